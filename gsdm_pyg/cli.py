@@ -1,0 +1,291 @@
+"""Command line: train a config, evaluate a model folder, sample from it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, get_args
+
+import lightning as L
+import numpy as np
+import yaml
+from lightning.pytorch.utilities import rank_zero_only
+
+from gsdm_pyg.config import Config, ConfigError, dump_config, load_config, parse_config
+from gsdm_pyg.data import keyed_generator
+from gsdm_pyg.diffusion.sampling import Solver
+from gsdm_pyg.evaluation import Evaluation, evaluate, label, prior_metrics
+from gsdm_pyg.model import GSDM
+from gsdm_pyg.problem import Problem, graph_of, resolve_problem
+from gsdm_pyg.training import Training, TrainingDiverged, save_pictures, train
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run `python -m gsdm_pyg`; what the user got wrong ends in one line."""
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    try:
+        options.run(options)
+    except (ValueError, FileNotFoundError, TrainingDiverged) as error:
+        sys.exit(f"error: {error}")
+
+
+def run_training(options: argparse.Namespace) -> None:
+    """Train a config into a run folder: config, logs, checkpoints, pictures, model."""
+    config = load_config(options.config, options.overrides)
+    source = config.problem.source()
+    problems = [config.problem.source(s).largest() for s in config.evaluation.problems]
+    L.seed_everything(config.seed, verbose=False)
+    model = GSDM.from_problem(
+        source, observe=config.data.observe, **config.model.model_dump()
+    )
+    if options.dry_run:
+        _describe(config, model, source.largest())
+        return
+    run_dir = _run_dir(options, config)
+    training = Training(
+        model,
+        source,
+        config.data,
+        config.optimizer,
+        config.evaluation,
+        problems,
+        seed=config.seed,
+        picture_dir=run_dir / "pictures",
+    )
+    resume = run_dir / "checkpoints" / "last.ckpt" if options.resume else None
+    start = time.monotonic()
+    trainer = train(training, config.trainer, run_dir, resume)
+    if trainer.is_global_zero:
+        minutes = (time.monotonic() - start) / 60
+        steps = f"{trainer.global_step:,} steps, {minutes:.1f} minutes"
+        _finish(model, config, problems, run_dir, steps)
+
+
+def run_evaluation(options: argparse.Namespace) -> None:
+    """Print the metrics of a model folder on fresh instances, beside the prior's."""
+    model = GSDM.from_pretrained(options.model)
+    problem = _problem(model, options)
+    result = evaluate(
+        model, problem, options.instances, options.steps, options.solver, options.seed
+    )
+    prior = prior_metrics(problem, options.instances, options.seed)
+    print(f"{label(problem)}, {options.instances} instances, seed {options.seed}")
+    for name, value in result.metrics.items():
+        print(f"{name}: {value:.4f} (answers from the prior: {prior[name]:.4f})")
+    if options.out is not None:
+        _write(options.out, json.dumps(result.metrics, indent=2).encode())
+    if options.pictures is not None:
+        count = min(4, options.instances)
+        _pictures(problem, result, count, options.pictures)
+
+
+def run_sampling(options: argparse.Namespace) -> None:
+    """Write samples by name: [num_samples, *shape] arrays in .npz or .json."""
+    model = GSDM.from_pretrained(options.model)
+    problem = _problem(model, options)
+    if options.out.suffix not in (".npz", ".json"):
+        raise ValueError(f"--out ends in .npz or .json (got {str(options.out)!r}).")
+    samples = model.sample(
+        problem,
+        given=_read_arrays(options.given) if options.given else None,
+        num_samples=options.num_samples,
+        steps=options.steps,
+        solver=options.solver,
+        generator=keyed_generator("sample", options.seed),
+    )
+    _write_arrays(options.out, {name: v.numpy() for name, v in samples.items()})
+    shapes = ", ".join(f"{name} {list(v.shape)}" for name, v in samples.items())
+    print(f"{options.out}: {shapes}")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="gsdm_pyg", description=__doc__)
+    commands = parser.add_subparsers(required=True)
+
+    training = commands.add_parser("train", help=run_training.__doc__)
+    training.add_argument(
+        "config", help="a YAML file such as configs/bcmf_varsize.yaml"
+    )
+    training.add_argument("overrides", nargs="*", help="such as model.layers=6")
+    training.add_argument("--run-dir", type=Path, help="default: runs/<config>[-N]")
+    training.add_argument(
+        "--resume",
+        action="store_true",
+        help="go on from the last checkpoint of --run-dir, or of the newest run",
+    )
+    training.add_argument(
+        "--dry-run", action="store_true", help="print what would be trained, and stop"
+    )
+    training.set_defaults(run=run_training)
+
+    shared = argparse.ArgumentParser(add_help=False)
+    shared.add_argument("model", help="a model folder")
+    shared.add_argument("sizes", nargs="*", help="sizes of the problem, such as m=8")
+    shared.add_argument("--problem", help="path/to/file.py:ClassName, if not built in")
+    shared.add_argument("--steps", type=int, default=50, help="network evaluations")
+    shared.add_argument("--solver", choices=get_args(Solver), default="ddim_sde")
+    shared.add_argument("--seed", type=int, default=0)
+
+    evaluation = commands.add_parser(
+        "evaluate", parents=[shared], help=run_evaluation.__doc__
+    )
+    evaluation.add_argument("--instances", type=int, default=64)
+    evaluation.add_argument("--out", type=Path, help="write the metrics as JSON")
+    evaluation.add_argument("--pictures", type=Path, help="draw answers into a folder")
+    evaluation.set_defaults(run=run_evaluation)
+
+    sampling = commands.add_parser(
+        "sample", parents=[shared], help=run_sampling.__doc__
+    )
+    sampling.add_argument(
+        "--given",
+        type=Path,
+        help=".npz or .json with arrays by name; NaN or null where unknown",
+    )
+    sampling.add_argument("--num-samples", type=int, default=1)
+    sampling.add_argument("--out", type=Path, default=Path("samples.npz"))
+    sampling.set_defaults(run=run_sampling)
+    return parser
+
+
+def _describe(config: Config, model: GSDM, largest: Problem) -> None:
+    parameters = sum(p.numel() for p in model.parameters())
+    print(dump_config(config))
+    print(f"largest problem: {label(largest)}")
+    print(graph_of(largest))
+    print(f"{parameters:,} parameters")
+
+
+def _run_dir(options: argparse.Namespace, config: Config) -> Path:
+    """The folder of a new run, or of the one to resume, with the config in it."""
+    stem = Path("runs") / Path(options.config).stem
+    numbered = [stem, *(Path(f"{stem}-{i}") for i in range(2, 10_000))]
+    if options.resume:
+        found = [d for d in numbered if (d / "checkpoints" / "last.ckpt").is_file()]
+        run_dir = options.run_dir or (found[-1] if found else stem)
+        _check_resumable(run_dir, config)
+        return run_dir
+    run_dir = options.run_dir or next(d for d in numbered if not d.exists())
+    if rank_zero_only.rank == 0:
+        if run_dir.exists() and any(run_dir.iterdir()):
+            raise ValueError(
+                "The run folder is not empty: choose another --run-dir, or pass "
+                f"--resume to go on with it (got {str(run_dir)!r})."
+            )
+        run_dir.mkdir(parents=True, exist_ok=True)
+        _write(run_dir / "config.yaml", dump_config(config).encode())
+        print(f"run folder: {run_dir}")
+    return run_dir
+
+
+def _check_resumable(run_dir: Path, config: Config) -> None:
+    if not (run_dir / "checkpoints" / "last.ckpt").is_file():
+        raise FileNotFoundError(
+            "There is no checkpoint to resume from: start the run without --resume "
+            f"(got {str(run_dir)!r})."
+        )
+    before = parse_config(yaml.safe_load((run_dir / "config.yaml").read_text()))
+    for section in ("problem", "model", "data", "optimizer", "seed"):
+        if getattr(before, section) != getattr(config, section):
+            raise ConfigError(
+                f"The run in {run_dir} has other settings in {section!r}: resume with "
+                f"those, or start a new run (got {getattr(config, section)!r}, "
+                f"there {getattr(before, section)!r})."
+            )
+
+
+def _finish(
+    model: GSDM, config: Config, problems: list[Problem], run_dir: Path, steps: str
+) -> None:
+    """Judge the averaged weights, draw pictures and export the model folder."""
+    settings = config.evaluation
+    rows = {}
+    model.eval()
+    for problem in problems:
+        result = evaluate(
+            model,
+            problem,
+            settings.final_instances,
+            settings.steps,
+            settings.solver,
+            seed=config.seed + 1,
+        )
+        rows[label(problem)] = result.metrics
+        figures = ", ".join(f"{n} {v:.4f}" for n, v in result.metrics.items())
+        print(f"{label(problem)}: {figures}")
+        _pictures(problem, result, settings.pictures, run_dir / "pictures")
+    _write(run_dir / "metrics.json", json.dumps(rows, indent=2).encode())
+    details = "\n".join(
+        [
+            f"Trained for {steps} with seed {config.seed}.",
+            "",
+            f"Means over {settings.final_instances} fresh instances, averaged weights, "
+            f"{settings.steps} steps of {settings.solver}, seed {config.seed + 1}:",
+            "",
+            *(f"- {name}: {json.dumps(row)}" for name, row in rows.items()),
+            "",
+            "```yaml",
+            dump_config(config).strip(),
+            "```",
+        ]
+    )
+    model.save_pretrained(run_dir / "model", model_card_kwargs={"details": details})
+    print(f"model folder: {run_dir / 'model'}")
+
+
+def _pictures(problem: Problem, result: Evaluation, count: int, folder: Path) -> None:
+    stem = f"{label(problem)}-final"
+    save_pictures(problem, result.samples, result.truths, count, folder, stem)
+
+
+def _problem(model: GSDM, options: argparse.Namespace) -> Problem:
+    name = options.problem or model.problem
+    if name is None:
+        raise ValueError("This model does not name its problem: pass --problem.")
+    sizes = {}
+    for text in options.sizes:
+        key, equals, value = text.partition("=")
+        if not equals:
+            raise ValueError(f"A size reads name=value (got {text!r}).")
+        sizes[key] = yaml.safe_load(value)
+    try:
+        return resolve_problem(name).family(**sizes).largest()
+    except TypeError as error:
+        raise ValueError(
+            f"Give every size of {name}, such as m=8 n=8 k=4 (got {error})."
+        ) from error
+
+
+def _read_arrays(path: Path) -> dict[str, np.ndarray]:
+    if not path.is_file():
+        raise FileNotFoundError(f"The file of given arrays is missing (got {path}).")
+    if path.suffix == ".npz":
+        with np.load(path, allow_pickle=False) as arrays:
+            return dict(arrays)
+    if path.suffix == ".json":
+        named = json.loads(path.read_text())
+        return {name: np.array(v, dtype=float) for name, v in named.items()}
+    raise ValueError(f"--given ends in .npz or .json (got {str(path)!r}).")
+
+
+def _write_arrays(path: Path, arrays: dict[str, Any]) -> None:
+    if path.suffix == ".json":
+        named = {name: array.tolist() for name, array in arrays.items()}
+        _write(path, json.dumps(named).encode())
+        return
+    partial = path.with_name(f".{path.stem}.{os.getpid()}.npz")
+    np.savez_compressed(partial, **arrays)
+    os.replace(partial, path)
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Write a file whole or not at all."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    partial.write_bytes(content)
+    os.replace(partial, path)

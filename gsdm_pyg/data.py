@@ -1,0 +1,143 @@
+"""Named arrays -> PyG `Data` -> batches of graphs of many sizes."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import IterableDataset
+from torch_geometric import EdgeIndex
+from torch_geometric.data import Batch, Data
+
+from gsdm_pyg.graphical_model import Arrays
+from gsdm_pyg.problem import Observe, Problem, ProblemFamily, graph_of
+
+
+@dataclass(frozen=True)
+class Structure:
+    """What all instances of a problem share."""
+
+    edge_index: EdgeIndex  # [2, E], sorted by destination
+    variable_id: Tensor  # [N], which variable a node belongs to
+
+
+@lru_cache(maxsize=4096)
+def structure(problem: Problem) -> Structure:
+    """The edges and node labels of a problem, computed once per size."""
+    graph = graph_of(problem)
+    num_nodes = torch.tensor([v.num_nodes for v in graph.variables.values()])
+    variable_id = torch.arange(len(num_nodes)).repeat_interleave(num_nodes)
+    return Structure(graph.edge_index(), variable_id)
+
+
+def to_data(problem: Problem, values: Arrays, observed: Arrays) -> Data:
+    """One instance as a graph.
+
+    The result has `x` [N, W] with the values in the columns of their domains,
+    `observed` [N], `variable_id` [N] and `edge_index` [2, E].
+
+    Args:
+        problem: The problem that the values belong to.
+        values: An array per variable; variables left out are zero.
+        observed: A boolean array per variable.
+    """
+    graph, shared = graph_of(problem), structure(problem)
+    mask = torch.cat([observed[name].reshape(-1) for name in graph.variables])
+    return Data(
+        x=graph.encode(values),
+        edge_index=shared.edge_index,
+        observed=mask,
+        variable_id=shared.variable_id,
+    )
+
+
+def collate(graphs: list[Data]) -> Batch:
+    """One disconnected graph out of many, edges still sorted by destination."""
+    batch = Batch.from_data_list(graphs)
+    batch.edge_index.get_csc()  # computes the row pointers, kept with the edge index
+    return batch
+
+
+class ProblemBatches(IterableDataset):
+    """Training batches, the one for step i a function of (seed, rank, i) alone.
+
+    Args:
+        source: A problem or a family that draws sizes per instance.
+        batch_size: The most graphs in a batch.
+        max_nodes: The most nodes in a batch. A batch is closed as soon as the largest
+            problem of the family might not fit any more, so that the bound holds and
+            sizes are still drawn without bias.
+        num_examples: Train on that many distinct instances instead of fresh ones.
+        observe: What to condition on, see `Problem.observe`.
+        seed: Root of all randomness.
+        rank: Index of this process among those training together.
+        first_step: Where iteration starts, for runs that are resumed.
+    """
+
+    def __init__(
+        self,
+        source: Problem | ProblemFamily,
+        batch_size: int,
+        max_nodes: int | None = None,
+        num_examples: int | None = None,
+        observe: Observe = "roles",
+        seed: int = 0,
+        rank: int = 0,
+        first_step: int = 0,
+    ) -> None:
+        super().__init__()
+        self.source = source
+        self.batch_size = batch_size
+        self.num_examples = num_examples
+        self.observe = observe
+        self.seed = seed
+        self.rank = rank
+        self.first_step = first_step
+        self.largest = graph_of(source.largest()).num_nodes
+        self.max_nodes = max_nodes
+        if max_nodes is not None and max_nodes < self.largest:
+            raise ValueError(
+                f"The largest problem has {self.largest:,} nodes: set data.max_nodes to "
+                f"at least that (got {max_nodes:,})."
+            )
+
+    def __iter__(self) -> Iterator[Batch]:
+        worker = torch.utils.data.get_worker_info()
+        offset, stride = (0, 1) if worker is None else (worker.id, worker.num_workers)
+        step = self.first_step + offset
+        while True:
+            yield self.batch(step)
+            step += stride
+
+    def batch(self, step: int) -> Batch:
+        """The batch of training step `step`."""
+        generator = keyed_generator("batch", self.seed, self.rank, step)
+        graphs: list[Data] = []
+        num_nodes = 0
+        while len(graphs) < self.batch_size and (
+            self.max_nodes is None or num_nodes + self.largest <= self.max_nodes
+        ):
+            graphs.append(self._instance(generator))
+            num_nodes += graphs[-1].num_nodes
+        return collate(graphs)
+
+    def _instance(self, generator: torch.Generator) -> Data:
+        example = generator
+        if self.num_examples is not None:
+            number = int(torch.randint(self.num_examples, (), generator=generator))
+            example = keyed_generator("example", self.seed, number)
+        problem = self.source.draw(example)
+        values = problem.sample(example)
+        return to_data(problem, values, problem.observe(generator, self.observe))
+
+
+def keyed_generator(purpose: str, *key: int) -> torch.Generator:
+    """A generator whose stream depends on the purpose and the key alone."""
+    entropy = [zlib.crc32(purpose.encode()), len(key), *key]
+    state = int(np.random.SeedSequence(entropy).generate_state(1, np.uint64)[0])
+    return torch.Generator().manual_seed(state >> 1)

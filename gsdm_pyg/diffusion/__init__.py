@@ -1,0 +1,1 @@
+"""Diffusion: noise schedules, training loss and sampling."""

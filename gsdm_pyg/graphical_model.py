@@ -1,0 +1,301 @@
+"""Graphical models (section 2.3): variables, directed edges, factors -> edge_index.
+
+Edges stay directed inside the model. `edge_index` symmetrises them, adds a clique per
+factor and a self-loop per node (section 3.1). Two parents of one child are NOT linked
+to each other: the paper's rule is "an edge, or a common factor", not moralisation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import networkx as nx
+import numpy as np
+import torch
+from torch import Tensor
+from torch_geometric import EdgeIndex
+
+from gsdm_pyg.variables import Continuous, Domain, Role, Variable
+
+Arrays = Mapping[str, Tensor]
+
+
+class GraphicalModel:
+    """Named arrays of nodes joined by directed edges and by factors.
+
+    Example::
+
+        graph = GraphicalModel()
+        a = graph.add_variable("a", (3,))
+        b = graph.add_variable("b", (3, 4), Categorical(2))
+        graph.connect(a[:, None], b)      # a[i] -> b[i, j]
+        graph.factor(b)                   # the entries of each row constrain each other
+    """
+
+    def __init__(self) -> None:
+        self.variables: dict[str, Variable] = {}
+        self.num_nodes = 0
+        self._edges: list[Tensor] = []  # each [2, E], parent -> child
+        self._cliques: list[Tensor] = []  # each [F, n], the nodes of F factors
+
+    def add_variable(
+        self,
+        name: str,
+        shape: Sequence[int],
+        domain: Domain = Continuous(),
+        role: Role = Role.LATENT,
+    ) -> Tensor:
+        """Add an array of nodes and return their ids, shaped like the variable.
+
+        Args:
+            name: The key of the variable in samples and in `given`.
+            shape: Its shape; () for a single number.
+            domain: `Continuous()` or `Categorical(k)`.
+            role: Observed, latent, or an intermediate that helps the latent ones.
+        """
+        shape = tuple(int(size) for size in shape)
+        if not name:
+            raise ValueError("A variable needs a name that is not empty (got '').")
+        if name in self.variables:
+            raise ValueError(
+                f"Variable names are unique: choose another (got {name!r})."
+            )
+        if any(size < 1 for size in shape):
+            raise ValueError(
+                f"Every size of variable {name!r} must be at least 1 (got {shape})."
+            )
+        variable = Variable(name, shape, domain, role, first_node=self.num_nodes)
+        self.variables[name] = variable
+        self.num_nodes += variable.num_nodes
+        return self.node_ids(name)
+
+    def node_ids(self, name: str) -> Tensor:
+        """The ids of a variable's nodes, in its shape."""
+        variable = self.variables[name]
+        ids = torch.arange(variable.nodes.start, variable.nodes.stop)
+        return ids.view(variable.shape)
+
+    def connect(self, parents: Tensor, children: Tensor) -> None:
+        """Add one directed edge per pair of the two broadcast id tensors."""
+        try:
+            pairs = torch.broadcast_tensors(self._ids(parents), self._ids(children))
+        except RuntimeError as error:
+            raise ValueError(
+                "connect() broadcasts its two arguments as NumPy does: add axes with "
+                "[:, None] until they fit "
+                f"(got {tuple(parents.shape)} and {tuple(children.shape)})."
+            ) from error
+        edges = torch.stack([pairs[0].reshape(-1), pairs[1].reshape(-1)])  # [2, E]
+        if (edges[0] == edges[1]).any():
+            node = int(edges[0][edges[0] == edges[1]][0])
+            raise ValueError(f"A node cannot be its own parent (got node {node}).")
+        self._edges.append(edges)
+
+    def factor(self, ids: Tensor) -> None:
+        """Put the nodes along the last dimension under one factor, for each row."""
+        ids = self._ids(ids)
+        if ids.dim() == 0 or ids.size(-1) < 1:
+            raise ValueError(
+                "factor() joins the ids along the last dimension: pass at least one "
+                f"(got shape {tuple(ids.shape)})."
+            )
+        self._cliques.append(ids.reshape(-1, ids.size(-1)))
+
+    def edges(self) -> Tensor:
+        """The directed edges [2, E], parent over child."""
+        return torch.cat([torch.empty(2, 0, dtype=torch.long), *self._edges], dim=1)
+
+    def factor_pairs(self) -> Tensor:
+        """Ordered pairs [2, P] of different nodes that share a factor."""
+        pairs = [torch.empty(2, 0, dtype=torch.long)]
+        for clique in self._cliques:
+            first, second = torch.broadcast_tensors(clique[:, :, None], clique[:, None])
+            pairs.append(torch.stack([first.reshape(-1), second.reshape(-1)]))
+        joined = torch.cat(pairs, dim=1)
+        return joined[:, joined[0] != joined[1]]
+
+    def edge_index(self) -> EdgeIndex:
+        """Who attends to whom: symmetric, with self-loops, sorted by destination."""
+        directed, loops = self.edges(), torch.arange(self.num_nodes).expand(2, -1)
+        pairs = torch.cat([directed, directed.flip(0), self.factor_pairs(), loops], 1)
+        key = torch.unique(pairs[1] * self.num_nodes + pairs[0])  # by destination
+        return EdgeIndex(
+            torch.stack([key % self.num_nodes, key // self.num_nodes]),
+            sparse_size=(self.num_nodes, self.num_nodes),
+            sort_order="col",
+            is_undirected=True,
+        )
+
+    def without_intermediates(self) -> GraphicalModel:
+        """The model in which each intermediate's parents are its children's parents.
+
+        A factor over an intermediate becomes one over that intermediate's parents.
+        """
+        kept = GraphicalModel()
+        new_id = torch.full((self.num_nodes,), -1)
+        for variable in self.variables.values():
+            if variable.role is not Role.INTERMEDIATE:
+                ids = kept.add_variable(
+                    variable.name, variable.shape, variable.domain, variable.role
+                )
+                new_id[variable.nodes] = ids.reshape(-1)
+        edges, dropped = self.edges(), new_id < 0
+        ancestry = _through(dropped, edges)
+        linked = _replace_ends(edges, dropped, ancestry, ends=(0,))
+        linked = linked[:, ~dropped[linked[1]]]
+        if linked.numel():
+            kept._edges.append(new_id[linked])
+        pairs = _replace_ends(self.factor_pairs(), dropped, ancestry, ends=(0, 1))
+        pairs = pairs[:, pairs[0] != pairs[1]]
+        if pairs.numel():
+            kept._cliques.append(new_id[pairs].t())
+        return kept
+
+    def encode(self, values: Arrays) -> Tensor:
+        """Named arrays -> x [N, W]; a node fills only the columns of its domain."""
+        x = torch.zeros(self.num_nodes, self.num_columns)
+        for name, columns in self.columns().items():
+            if name in values:
+                variable = self.variables[name]
+                encoded = variable.domain.encode(torch.as_tensor(values[name]))
+                x[variable.nodes, columns] = encoded.reshape(variable.num_nodes, -1)
+        return x
+
+    def decode(self, x: Tensor) -> dict[str, Tensor]:
+        """Node values [..., N, W] -> named arrays [..., *shape], discrete as integers."""
+        named = self.unpack(x)
+        return {
+            name: self.variables[name].domain.decode(named[name][..., columns])
+            for name, columns in self.columns().items()
+        }
+
+    def unpack(self, x: Tensor) -> dict[str, Tensor]:
+        """Per-node rows [..., N, F] -> one tensor [..., *shape, F] per variable."""
+        if x.dim() < 2 or x.size(-2) != self.num_nodes:
+            raise ValueError(
+                f"unpack() takes one row per node, [..., {self.num_nodes}, F] "
+                f"(got shape {tuple(x.shape)})."
+            )
+        return {
+            name: x[..., variable.nodes, :].reshape(
+                *x.shape[:-2], *variable.shape, x.size(-1)
+            )
+            for name, variable in self.variables.items()
+        }
+
+    def columns(self) -> dict[str, slice]:
+        """The value columns of each variable: one block of columns per domain."""
+        blocks: dict[int | None, slice] = {}
+        width = 0
+        for variable in self.variables.values():
+            domain = variable.domain
+            if domain.num_classes not in blocks:
+                blocks[domain.num_classes] = slice(width, width + domain.num_columns)
+                width += domain.num_columns
+        return {
+            name: blocks[variable.domain.num_classes]
+            for name, variable in self.variables.items()
+        }
+
+    @property
+    def num_columns(self) -> int:
+        """W, the number of value columns."""
+        return max((columns.stop for columns in self.columns().values()), default=0)
+
+    def to_networkx(self) -> nx.DiGraph:
+        """Nodes with `variable`, `position` and `role`; edges with `kind`.
+
+        A directed edge has kind "directed"; two nodes of one factor are joined by
+        edges of kind "factor" in both directions.
+        """
+        graph = nx.DiGraph()
+        for variable in self.variables.values():
+            for offset, position in enumerate(np.ndindex(*variable.shape)):
+                graph.add_node(
+                    variable.first_node + offset,
+                    variable=variable.name,
+                    position=position,
+                    role=variable.role.value,
+                )
+        graph.add_edges_from(self.factor_pairs().t().tolist(), kind="factor")
+        graph.add_edges_from(self.edges().t().tolist(), kind="directed")
+        return graph
+
+    def __repr__(self) -> str:
+        num_edges = self.edge_index().size(1)
+        density = num_edges / max(self.num_nodes**2, 1)
+        variables = ", ".join(
+            f"{v.name}{list(v.shape)} {v.role.value}" for v in self.variables.values()
+        )
+        return (
+            f"GraphicalModel({variables}; {self.num_nodes:,} nodes, "
+            f"{num_edges:,} edges, density {density:.2%})"
+        )
+
+    def _ids(self, ids: Tensor) -> Tensor:
+        if not isinstance(ids, Tensor) or ids.dtype != torch.long:
+            raise TypeError(
+                "Pass node ids as add_variable() returns them, or slices of those "
+                f"(got {getattr(ids, 'dtype', type(ids).__name__)})."
+            )
+        if ids.numel() and not (0 <= int(ids.min()) <= int(ids.max()) < self.num_nodes):
+            raise ValueError(
+                f"Node ids of this model are 0..{self.num_nodes - 1} "
+                f"(got {int(ids.min())}..{int(ids.max())})."
+            )
+        return ids
+
+
+def _through(dropped: Tensor, edges: Tensor) -> Tensor:
+    """Pairs [2, P] (kept ancestor, dropped node) linked through dropped nodes only."""
+    into_dropped = edges[:, dropped[edges[1]]]
+    frontier = into_dropped[:, ~dropped[into_dropped[0]]]
+    between = into_dropped[:, dropped[into_dropped[0]]]
+    found = frontier
+    for _ in range(int(dropped.sum())):
+        frontier = _join(frontier, between)
+        longer = torch.unique(torch.cat([found, frontier], dim=1), dim=1)
+        if longer.size(1) == found.size(1):
+            break
+        found = longer
+    return found
+
+
+def _join(left: Tensor, right: Tensor) -> Tensor:
+    """All (a, c) with (a, b) in `left` and (b, c) in `right`; both [2, P]."""
+    right = right[:, right[0].argsort()]
+    start = torch.searchsorted(right[0].contiguous(), left[1].contiguous())
+    stop = torch.searchsorted(right[0].contiguous(), left[1].contiguous(), right=True)
+    count = stop - start
+    first = (start - (count.cumsum(0) - count)).repeat_interleave(count)
+    return torch.stack(
+        [
+            left[0].repeat_interleave(count),
+            right[1][first + torch.arange(first.numel())],
+        ]
+    )
+
+
+def _replace_ends(
+    pairs: Tensor, dropped: Tensor, ancestry: Tensor, ends: tuple[int, ...]
+) -> Tensor:
+    """`pairs` [2, P] with dropped nodes at the given ends replaced by their ancestors."""
+    for end in ends:
+        oriented = pairs if end == 1 else pairs.flip(0)  # the end in question is last
+        gone = dropped[oriented[1]]
+        expanded = _join(oriented[:, gone], ancestry.flip(0))
+        oriented = torch.cat([oriented[:, ~gone], expanded], dim=1)
+        pairs = oriented if end == 1 else oriented.flip(0)
+    return pairs
+
+
+def as_spec(graph: GraphicalModel) -> list[dict[str, str | int | None]]:
+    """The size-free description of a model's variables, as plain JSON values."""
+    return [
+        {
+            "name": variable.name,
+            "num_classes": variable.domain.num_classes,
+            "role": variable.role.value,
+        }
+        for variable in graph.variables.values()
+    ]

@@ -1,0 +1,508 @@
+"""GSDM: a graphical model's variables, a denoiser and a diffusion, ready to sample."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Self
+
+import numpy as np
+import torch
+from huggingface_hub import PyTorchModelHubMixin, hf_hub_download
+from huggingface_hub.constants import SAFETENSORS_SINGLE_FILE
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor, nn
+from torch_geometric.data import Batch, Data
+
+from gsdm_pyg.data import collate, keyed_generator, to_data
+from gsdm_pyg.diffusion.loss import (
+    DiscreteLoss,
+    add_noise,
+    node_loss,
+    predict_x0,
+    stratified_steps,
+)
+from gsdm_pyg.diffusion.sampling import Solver, sample
+from gsdm_pyg.diffusion.schedule import Schedule, alpha_bars, betas
+from gsdm_pyg.graphical_model import GraphicalModel, as_spec
+from gsdm_pyg.nn.denoiser import Denoiser
+from gsdm_pyg.nn.structured_attention import Backend
+from gsdm_pyg.problem import Observe, Problem, ProblemFamily, graph_of
+
+logger = logging.getLogger("gsdm_pyg")
+
+
+CARD = """---
+{{ card_data }}
+---
+
+# Graphically structured diffusion model
+
+Load with `GSDM.from_pretrained` of `gsdm_pyg` and draw with `.sample`.
+
+{{ details | default("", true) }}
+"""
+
+
+class GSDM(
+    nn.Module,
+    PyTorchModelHubMixin,
+    library_name="gsdm_pyg",
+    model_card_template=CARD,
+):
+    """Graphically structured diffusion model of the variables of a problem.
+
+    Make one with `GSDM.from_problem` or `GSDM.from_pretrained`.
+
+    Args:
+        variables: Name, num_classes and role of each variable, see `as_spec`.
+        loc: Mean of each variable, subtracted before diffusion.
+        scale: Standard deviation of each variable, divided out before diffusion.
+        problem: Name of the problem class, for the command line.
+        sizes: Sizes or ranges of sizes trained on.
+        observe: What training conditions on, see `Problem.observe`.
+        width: D, the size of a hidden state.
+        layers: L, number of residual and attention blocks.
+        heads: H, attention heads.
+        dropout: Dropout inside the residual blocks.
+        schedule: Noise schedule.
+        num_timesteps: T, steps of the diffusion.
+        discrete_loss: Loss of discrete nodes.
+        backend: How attention is computed.
+    """
+
+    loc: Tensor
+    scale: Tensor
+    columns: Tensor
+    discrete: Tensor
+    beta: Tensor
+    alpha_bar: Tensor
+
+    def __init__(
+        self,
+        variables: list[dict[str, Any]],
+        loc: list[float],
+        scale: list[float],
+        problem: str | None = None,
+        sizes: dict[str, Any] | None = None,
+        observe: Observe = "roles",
+        width: int = 64,
+        layers: int = 12,
+        heads: int = 2,
+        dropout: float = 0.0,
+        schedule: Schedule = "cosine",
+        num_timesteps: int = 1000,
+        discrete_loss: DiscreteLoss = "cross_entropy",
+        backend: Backend = "auto",
+    ) -> None:
+        super().__init__()
+        self.variables = variables
+        self.problem = problem
+        self.sizes = sizes
+        self.observe = observe
+        self.dropout = dropout
+        self.discrete_loss = discrete_loss
+        self.source: Problem | ProblemFamily | None = None
+        self._warned = False
+        columns = _column_mask(variables)  # [V, W]
+        classes = torch.tensor([v["num_classes"] or 0 for v in variables])[:, None]
+        discrete = classes > 0
+        # A one-hot code of K classes has mean 1/K and variance (1/K)(1 - 1/K).
+        share = 1 / classes.clamp(min=2)
+        loc_ = torch.where(discrete, share, torch.tensor(loc)[:, None])
+        scale_ = torch.where(
+            discrete, (share * (1 - share)).sqrt(), torch.tensor(scale)[:, None]
+        )
+        for name, buffer in {
+            "columns": columns,
+            "discrete": discrete,
+            "loc": loc_ * columns,
+            "scale": torch.where(columns, scale_, 1.0),
+            "beta": betas(schedule, num_timesteps),
+            "alpha_bar": alpha_bars(betas(schedule, num_timesteps)).float(),
+        }.items():
+            self.register_buffer(name, buffer, persistent=False)
+        self.denoiser = Denoiser(
+            num_columns=columns.size(1),
+            num_variables=len(variables),
+            width=width,
+            layers=layers,
+            heads=heads,
+            dropout=dropout,
+            backend=backend,
+        )
+
+    @classmethod
+    def from_problem(
+        cls,
+        source: Problem | ProblemFamily,
+        observe: Observe = "roles",
+        width: int = 64,
+        layers: int = 12,
+        heads: int = 2,
+        dropout: float = 0.0,
+        schedule: Schedule = "cosine",
+        num_timesteps: int = 1000,
+        discrete_loss: DiscreteLoss = "cross_entropy",
+        backend: Backend = "auto",
+    ) -> Self:
+        """A model with fresh weights for a problem or a family of sizes.
+
+        Means and standard deviations come from 256 draws of the problem; the other
+        arguments are those of the class.
+        """
+        spec = as_spec(graph_of(source.largest()))
+        loc, scale = _moments(source, [str(v["name"]) for v in spec])
+        problem = source.problem if isinstance(source, ProblemFamily) else type(source)
+        sizes = source.ranges if isinstance(source, ProblemFamily) else source.sizes()
+        model = cls(
+            variables=spec,
+            loc=loc,
+            scale=scale,
+            problem=problem.reference or problem.__name__,
+            sizes={n: list(s) if isinstance(s, tuple) else s for n, s in sizes.items()},
+            observe=observe,
+            width=width,
+            layers=layers,
+            heads=heads,
+            dropout=dropout,
+            schedule=schedule,
+            num_timesteps=num_timesteps,
+            discrete_loss=discrete_loss,
+            backend=backend,
+        )
+        model.source = source
+        return model
+
+    def loss(self, batch: Batch, generator: torch.Generator | None = None) -> Tensor:
+        """Mean loss of the latent nodes of a batch, each graph at its own noise level."""
+        columns = self.columns[batch.variable_id]  # [N, W]
+        discrete = self.discrete[batch.variable_id]  # [N, 1]
+        x0 = self._standardise(batch.x, batch.variable_id)
+        t = stratified_steps(batch.num_graphs, len(self.alpha_bar), generator)
+        t = t.to(x0.device)
+        alpha_bar = self.alpha_bar[t][batch.batch][:, None]  # [N, 1]
+        eps = _randn_like(x0, generator) * columns
+        xt = torch.where(batch.observed[:, None], x0, add_noise(x0, eps, alpha_bar))
+        output = self._output(xt, t, batch)
+        x0_hat, log_prob = predict_x0(output, xt, alpha_bar, columns, discrete)
+        target = torch.where(discrete, batch.x, x0)
+        losses = node_loss(x0_hat, log_prob, target, discrete, self.discrete_loss)
+        latent = ~batch.observed
+        return (losses * latent).sum() / latent.sum().clamp(min=1)
+
+    @torch.no_grad()
+    def sample(
+        self,
+        problem: Problem,
+        given: Mapping[str, Any] | None = None,
+        num_samples: int = 1,
+        steps: int = 50,
+        solver: Solver = "ddim_sde",
+        generator: torch.Generator | None = None,
+        max_nodes: int = 200_000,
+    ) -> dict[str, Tensor]:
+        """Draw all variables given some: an array [num_samples, *shape] per variable.
+
+        Args:
+            problem: The problem to solve, of any size.
+            given: Arrays by name, whole or with NaN for missing entries; nothing given
+                means an unconditional sample.
+            num_samples: How many samples to draw.
+            steps: Evaluations of the network per sample.
+            solver: How to integrate, see `gsdm_pyg.diffusion.sampling.sample`.
+            generator: Source of randomness.
+            max_nodes: Draw in batches of at most this many nodes, to bound memory.
+        """
+        if num_samples < 1:
+            raise ValueError(f"num_samples must be at least 1 (got {num_samples}).")
+        graph = self.check_problem(problem)
+        values, known = check_given(graph, given or {})
+        self._warn_if_unseen(graph, known)
+        data = to_data(problem, values, known)
+        x = self.sample_data([data] * num_samples, steps, solver, generator, max_nodes)
+        return graph.decode(torch.stack(x))
+
+    @torch.no_grad()
+    def sample_data(
+        self,
+        graphs: list[Data],
+        steps: int = 50,
+        solver: Solver = "ddim_sde",
+        generator: torch.Generator | None = None,
+        max_nodes: int = 200_000,
+    ) -> list[Tensor]:
+        """Values [N_i, W] of each graph: observed nodes as given, the others sampled."""
+        results: list[Tensor] = []
+        for chunk in _chunks(graphs, max_nodes):
+            batch = collate(chunk).to(self.beta.device)
+            x0 = self._sample_batch(batch, steps, solver, generator)
+            results.extend(x0.split([graph.num_nodes for graph in chunk]))
+        return results
+
+    def check_problem(self, problem: Problem) -> GraphicalModel:
+        """The graph of a problem, if it has the variables that this model knows."""
+        graph = graph_of(problem)
+        if as_spec(graph) != self.variables:
+            raise ValueError(
+                f"This model was trained on {self.problem or 'another problem'} with the "
+                f"variables {_describe(self.variables)}; {type(problem).__name__} does "
+                f"not fit (got {_describe(as_spec(graph))})."
+            )
+        return graph
+
+    def fit(
+        self,
+        source: Problem | ProblemFamily | None = None,
+        max_steps: int | None = None,
+        max_time: str | None = None,
+        batch_size: int = 16,
+        lr: float = 1e-3,
+        seed: int = 0,
+        run_dir: str | Path | None = None,
+    ) -> Self:
+        """Train with Lightning; afterwards the model has the averaged (EMA) weights.
+
+        Args:
+            source: Where instances come from; the one of `from_problem` by default.
+            max_steps: Stop after this many steps.
+            max_time: Stop after this long, "DD:HH:MM:SS".
+            batch_size: Graphs per step.
+            lr: Peak learning rate.
+            seed: Root of all randomness.
+            run_dir: Where to write logs, checkpoints and pictures; nowhere by default.
+        """
+        from gsdm_pyg.config import DataConfig, OptimizerConfig, TrainerConfig
+        from gsdm_pyg.training import Training, train
+
+        source = source or self.source
+        if source is None:
+            raise ValueError("Pass fit() the problem to train on (got None).")
+        self.check_problem(source.largest())
+        training = Training(
+            self,
+            source,
+            DataConfig(batch_size=batch_size, observe=self.observe),
+            OptimizerConfig(lr=lr),
+            seed=seed,
+        )
+        trainer = TrainerConfig(max_steps=max_steps, max_time=max_time)
+        train(training, trainer, run_dir=Path(run_dir) if run_dir else None)
+        return self
+
+    @classmethod
+    def from_pretrained(cls, folder: str | Path, **arguments: Any) -> Self:
+        """Load a model folder (`config.json` and `model.safetensors`) or a Hub id."""
+        path = Path(folder)
+        if path.exists():
+            _check_folder(path)
+        try:
+            return super().from_pretrained(str(folder), **arguments).eval()
+        except (SafetensorError, RuntimeError, TypeError, KeyError) as error:
+            raise ValueError(
+                f"The model folder is damaged or of another version: copy or export it "
+                f"again (got {str(folder)!r}: {str(error).splitlines()[0]})."
+            ) from error
+        except OSError as error:
+            raise FileNotFoundError(
+                "There is no model folder of that name here, nor could it be had from "
+                f"the Hub (got {str(folder)!r})."
+            ) from error
+
+    def save_pretrained(self, save_directory: str | Path, **arguments: Any) -> Any:
+        """Write a model folder: config.json, model.safetensors and a card.
+
+        Each file is replaced whole, so that an interruption leaves no half-written
+        one; `arguments` are those of huggingface_hub's mixin.
+        """
+        folder = Path(save_directory)
+        folder.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(dir=folder.parent) as partial:
+            result = super().save_pretrained(partial, **arguments)
+            for file in sorted(Path(partial).iterdir()):
+                os.replace(file, folder / file.name)
+        return result
+
+    @classmethod
+    def _from_pretrained(
+        cls,
+        *,
+        model_id: str,
+        map_location: str = "cpu",
+        strict: bool = True,
+        revision: str | None = None,
+        cache_dir: str | Path | None = None,
+        force_download: bool = False,
+        local_files_only: bool = False,
+        token: str | bool | None = None,
+        **config: Any,
+    ) -> Self:
+        """Load safetensors only: a pickle is never opened."""
+        file = str(Path(model_id) / SAFETENSORS_SINGLE_FILE)
+        if not Path(model_id).is_dir():
+            file = hf_hub_download(
+                model_id,
+                SAFETENSORS_SINGLE_FILE,
+                revision=revision,
+                cache_dir=cache_dir,
+                force_download=force_download,
+                local_files_only=local_files_only,
+                token=token,
+            )
+        model = cls(**config)
+        model.load_state_dict(load_file(file, device=map_location), strict=strict)
+        return model
+
+    def _standardise(self, x: Tensor, variable_id: Tensor) -> Tensor:
+        x0 = (x - self.loc[variable_id]) / self.scale[variable_id]
+        return x0 * self.columns[variable_id]
+
+    def _output(self, xt: Tensor, t: Tensor, batch: Batch) -> Tensor:
+        return self.denoiser(
+            xt, t, batch.observed, batch.variable_id, batch.edge_index, batch.batch
+        )
+
+    def _sample_batch(
+        self,
+        batch: Batch,
+        steps: int,
+        solver: Solver,
+        generator: torch.Generator | None,
+    ) -> Tensor:
+        variable_id = batch.variable_id
+        columns, discrete = self.columns[variable_id], self.discrete[variable_id]
+        loc, scale = self.loc[variable_id], self.scale[variable_id]
+
+        def denoise(xt: Tensor, t: int) -> Tensor:
+            xt = xt * columns
+            step = torch.full((batch.num_graphs,), t, device=xt.device)
+            output = self._output(xt, step, batch)
+            alpha_bar = self.alpha_bar[t]
+            x0_hat, _ = predict_x0(output, xt, alpha_bar, columns, discrete)
+            return torch.where(discrete, (x0_hat - loc) / scale * columns, x0_hat)
+
+        x = self._standardise(batch.x, variable_id)
+        x0 = sample(denoise, x, batch.observed, self.beta, steps, solver, generator)
+        x0 = (x0 * columns) * scale + loc
+        return torch.where(batch.observed[:, None], batch.x, x0)
+
+    def _warn_if_unseen(self, graph: GraphicalModel, known: dict[str, Tensor]) -> None:
+        trained = {v["name"] for v in self.variables if v["role"] == "observed"}
+        as_trained = all(
+            bool(mask.all()) if name in trained else not mask.any()
+            for name, mask in known.items()
+        )
+        if self.observe == "roles" and not as_trained and not self._warned:
+            self._warned = True
+            logger.warning(
+                "Training conditioned on %s whole and on nothing else: samples given "
+                "another pattern may be poor. Train with data.observe=mixed for those.",
+                " and ".join(sorted(trained)) or "no variable",
+            )
+
+
+def check_given(
+    graph: GraphicalModel, given: Mapping[str, Any]
+) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """Validate `given`: values by name, and for every variable which entries are known."""
+    for name in given:
+        if name not in graph.variables:
+            raise ValueError(
+                f"given names the variables {', '.join(graph.variables)} (got {name!r})."
+            )
+    values, known = {}, {}
+    for name, variable in graph.variables.items():
+        known[name] = torch.zeros(variable.shape, dtype=torch.bool)
+        if name not in given:
+            continue
+        value = torch.as_tensor(np.asarray(given[name]))
+        if tuple(value.shape) != variable.shape:
+            raise ValueError(
+                f"given[{name!r}] must have the shape {variable.shape} "
+                f"(got {tuple(value.shape)})."
+            )
+        known[name] = ~value.isnan()
+        wrong = known[name] & variable.domain.outside(value)
+        if wrong.any():
+            raise ValueError(
+                f"given[{name!r}] takes {variable.domain}, NaN where unknown "
+                f"(got {value[wrong][0].item()})."
+            )
+        values[name] = torch.where(known[name], value, 0)
+    return values, known
+
+
+def _column_mask(variables: list[dict[str, Any]]) -> Tensor:
+    """Which value columns each variable owns, [V, W]; one block per domain."""
+    blocks = list(dict.fromkeys(v["num_classes"] for v in variables))
+    widths = torch.tensor([classes or 1 for classes in blocks])
+    block = torch.arange(len(blocks)).repeat_interleave(widths)  # [W]
+    owner = torch.tensor([blocks.index(v["num_classes"]) for v in variables])
+    return owner[:, None] == block
+
+
+def _moments(
+    source: Problem | ProblemFamily, names: list[str]
+) -> tuple[list[float], list[float]]:
+    """Mean and standard deviation of each variable over 256 draws."""
+    generator = keyed_generator("moments")
+    draws = [source.draw(generator).sample(generator) for _ in range(256)]
+    loc, scale = [], []
+    for name in names:
+        values = torch.cat([draw[name].reshape(-1).double() for draw in draws])
+        loc.append(values.mean().item())
+        spread = values.std(correction=0).item()
+        scale.append(spread if spread > 1e-6 else 1.0)
+    return loc, scale
+
+
+def _randn_like(x: Tensor, generator: torch.Generator | None) -> Tensor:
+    device = generator.device if generator is not None else x.device
+    return torch.randn(x.shape, generator=generator, device=device).to(x)
+
+
+def _chunks(graphs: list[Data], max_nodes: int) -> list[list[Data]]:
+    """Consecutive graphs, together at most `max_nodes` nodes unless one alone is more."""
+    chunks: list[list[Data]] = [[]]
+    room = max_nodes
+    for graph in graphs:
+        if chunks[-1] and graph.num_nodes > room:
+            chunks.append([])
+            room = max_nodes
+        chunks[-1].append(graph)
+        room -= graph.num_nodes
+    return chunks
+
+
+def _describe(spec: list[dict[str, Any]]) -> str:
+    return ", ".join(
+        f"{v['name']} ({v['num_classes']} classes)" if v["num_classes"] else v["name"]
+        for v in spec
+    )
+
+
+def _check_folder(path: Path) -> None:
+    for name in ("config.json", "model.safetensors"):
+        if not (path / name).is_file():
+            raise FileNotFoundError(
+                f"A model folder holds config.json and model.safetensors; {name} is "
+                f"missing: export the model again (got {str(path)!r})."
+            )
+    try:
+        config = json.loads((path / "config.json").read_text())
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(
+            f"{path / 'config.json'} is not valid JSON: export the model again "
+            f"(got {error})."
+        ) from error
+    missing = {"variables", "loc", "scale"} - set(config)
+    if missing:
+        raise ValueError(
+            f"{path / 'config.json'} is not the config of a GSDM model "
+            f"(got no {', '.join(sorted(missing))})."
+        )

@@ -1,0 +1,85 @@
+"""The denoiser (section 2.2 and the architecture appendix): noisy graph -> outputs."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from gsdm_pyg.nn.blocks import AttentionBlock, ResidualBlock
+from gsdm_pyg.nn.embeddings import ExchangeableEmbedding, TimeEmbedding
+from gsdm_pyg.nn.structured_attention import Backend
+
+
+class Denoiser(nn.Module):
+    """Transformer over the nodes of a graph, attending along its edges.
+
+    Args:
+        num_columns: W, the value columns of a node.
+        num_variables: V, the variables that node embeddings tell apart.
+        width: D, the size of a hidden state.
+        layers: L, how often the residual and attention blocks repeat; information
+            travels at most L edges.
+        heads: H, attention heads of D / H channels each.
+        dropout: Dropout inside the residual blocks.
+        backend: How attention is computed, see `StructuredAttentionConv`.
+    """
+
+    def __init__(
+        self,
+        num_columns: int,
+        num_variables: int,
+        width: int = 64,
+        layers: int = 12,
+        heads: int = 2,
+        dropout: float = 0.0,
+        backend: Backend = "auto",
+    ) -> None:
+        super().__init__()
+        if width % heads or width < 4 or width % 2:
+            raise ValueError(
+                "width must be even, at least 4 and a multiple of heads "
+                f"(got width={width}, heads={heads})."
+            )
+        self.num_variables = num_variables
+        self.embed_value = nn.Linear(num_columns, width)
+        self.embed_observed = nn.Parameter(torch.randn(width))
+        self.embed_node = ExchangeableEmbedding(num_variables, width)
+        self.embed_time = TimeEmbedding(width)
+        self.residual = nn.ModuleList(
+            ResidualBlock(width, dropout) for _ in range(layers)
+        )
+        self.attention = nn.ModuleList(
+            AttentionBlock(width, heads, backend) for _ in range(layers)
+        )
+        self.norm = nn.LayerNorm(width)
+        self.output = nn.Linear(width, num_columns)
+
+    def forward(
+        self,
+        x: Tensor,
+        t: Tensor,
+        observed: Tensor,
+        variable_id: Tensor,
+        edge_index: Tensor,
+        batch: Tensor,
+    ) -> Tensor:
+        """Raw outputs [N, W] for noisy values.
+
+        Args:
+            x: Noisy values of latent nodes, true ones of observed nodes, [N, W].
+            t: Diffusion step of each graph, [B].
+            observed: Which nodes are observed, [N].
+            variable_id: Variable of each node, [N].
+            edge_index: Edges [2, E], best an `EdgeIndex` sorted by column.
+            batch: Graph of each node, [N].
+        """
+        node = self.embed_node()  # [V, D]
+        labels = torch.cat([node, node + self.embed_observed])  # [2 V, D]
+        h = self.embed_value(x)
+        h = h + labels.index_select(0, variable_id + self.num_variables * observed)
+        time, node = F.silu(self.embed_time(t)), F.silu(node)
+        row = batch * self.num_variables + variable_id
+        for residual, attention in zip(self.residual, self.attention, strict=True):
+            h = attention(residual(h, time, node, row), edge_index)
+        return self.output(F.silu(self.norm(h)))

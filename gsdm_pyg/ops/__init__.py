@@ -1,0 +1,5 @@
+"""One operator, attention over the edges of a graph, in several implementations."""
+
+from gsdm_pyg.ops.csr_attention import csr_attention, csr_self_attention
+
+__all__ = ["csr_attention", "csr_self_attention"]

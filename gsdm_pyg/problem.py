@@ -1,0 +1,218 @@
+"""Problems: a graphical model with a sampler, metrics and a picture."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, ClassVar, Literal, Self, dataclass_transform
+
+import torch
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from gsdm_pyg.graphical_model import Arrays, GraphicalModel
+from gsdm_pyg.variables import Role
+
+Observe = Literal["roles", "mixed"]
+
+
+@dataclass_transform(frozen_default=True)
+class Problem(ABC):
+    """One problem at one size. Subclasses declare sizes as fields, as a dataclass does.
+
+    Example::
+
+        class Sum(Problem):
+            n: int
+
+            def graphical_model(self): ...
+            def sample(self, generator): ...
+            def metrics(self, sample, truth): ...
+            def plot(self, sample, truth): ...
+    """
+
+    registry: ClassVar[dict[str, type[Problem]]] = {}
+    reference: ClassVar[str | None] = None  # path/to/file.py:ClassName, if loaded so
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        dataclass(frozen=True)(cls)
+        Problem.registry[cls.__name__] = cls
+
+    def __post_init__(self) -> None:
+        for field in fields(self):  # type: ignore[arg-type]
+            value = getattr(self, field.name)
+            is_count = isinstance(value, int) and not isinstance(value, bool)
+            if field.type in ("int", int) and not (is_count and value >= 1):
+                raise ValueError(
+                    f"{type(self).__name__}.{field.name} is a size: give a whole "
+                    f"number of at least 1 (got {value!r})."
+                )
+
+    @abstractmethod
+    def graphical_model(self) -> GraphicalModel:
+        """The graph of this problem at this size."""
+
+    @abstractmethod
+    def sample(self, generator: torch.Generator | None = None) -> dict[str, Tensor]:
+        """Draw every variable from the joint distribution, by name."""
+
+    @abstractmethod
+    def metrics(self, sample: Arrays, truth: Arrays) -> dict[str, float]:
+        """Judge one sample of all variables; `truth` is what `given` came from."""
+
+    @abstractmethod
+    def plot(self, sample: Arrays, truth: Arrays) -> Figure:
+        """A picture of one sample beside the truth."""
+
+    def observe(
+        self, generator: torch.Generator | None = None, mode: Observe = "roles"
+    ) -> dict[str, Tensor]:
+        """Which entries training conditions on: a boolean array per variable.
+
+        Args:
+            generator: Source of randomness.
+            mode: "roles" observes the variables whose role says so. "mixed" does so
+                in half of the draws; in the others each variable is, with equal
+                chance, hidden, given whole, or given at random entries.
+        """
+        variables = graph_of(self).variables.values()
+        by_role = mode == "roles" or _uniform((), generator) < 0.5
+        if by_role:
+            return {
+                v.name: torch.full(v.shape, v.role is Role.OBSERVED) for v in variables
+            }
+        masks = {}
+        for v in variables:
+            kind, share = _uniform((2,), generator).tolist()
+            threshold = 0.0 if kind < 1 / 3 else 1.0 if kind < 2 / 3 else share
+            masks[v.name] = _uniform(v.shape, generator) < threshold
+        return masks
+
+    @classmethod
+    def family(cls, **sizes: int | tuple[int, int]) -> ProblemFamily:
+        """Problems whose sizes are fixed (a number) or drawn from `(low, high)`."""
+        return ProblemFamily(cls, sizes)
+
+    def draw(self, generator: torch.Generator | None = None) -> Self:
+        """A single problem is a family of one size."""
+        return self
+
+    def largest(self) -> Self:
+        return self
+
+    def sizes(self) -> dict[str, Any]:
+        """The fields of this problem, by name."""
+        return asdict(self)  # type: ignore[call-overload]
+
+
+@dataclass(frozen=True)
+class ProblemFamily:
+    """Problems of one class whose sizes are drawn per instance."""
+
+    problem: type[Problem]
+    ranges: Mapping[str, Any]
+
+    def __post_init__(self) -> None:
+        names = [field.name for field in fields(self.problem)]  # type: ignore[arg-type]
+        for name, size in self.ranges.items():
+            if name not in names:
+                raise ValueError(
+                    f"{self.problem.__name__} has the sizes {', '.join(names)} "
+                    f"(got {name!r})."
+                )
+            if _is_range(size) and not (
+                len(size) == 2
+                and all(isinstance(end, int) for end in size)
+                and size[0] <= size[1]
+            ):
+                raise ValueError(
+                    f"The range of {name} is [low, high] with whole numbers and "
+                    f"low <= high (got {list(size)})."
+                )
+        self._at(0)
+        self.largest()
+
+    def draw(self, generator: torch.Generator | None = None) -> Problem:
+        """A problem with each ranged size uniform on low..high, both included."""
+        sizes = {}
+        for name, size in self.ranges.items():
+            if _is_range(size):
+                low, high = size
+                size = int(torch.randint(low, high + 1, (), generator=generator))
+            sizes[name] = size
+        return self.problem(**sizes)
+
+    def largest(self) -> Problem:
+        """The problem with every size at its upper end."""
+        return self._at(1)
+
+    def _at(self, end: int) -> Problem:
+        return self.problem(
+            **{
+                n: size[end] if _is_range(size) else size
+                for n, size in self.ranges.items()
+            }
+        )
+
+
+@lru_cache(maxsize=4096)
+def graph_of(problem: Problem) -> GraphicalModel:
+    """`problem.graphical_model()`, built once per size."""
+    return problem.graphical_model()
+
+
+def resolve_problem(name: str) -> type[Problem]:
+    """The problem class called `name`, or the one at `path/to/file.py:ClassName`.
+
+    A bare name is looked up among the problems imported so far and then in a package
+    `problems` on the import path.
+    """
+    if ":" in name:
+        return _load(name)
+    if name not in Problem.registry and importlib.util.find_spec("problems"):
+        importlib.import_module("problems")
+    if name not in Problem.registry:
+        known = ", ".join(sorted(Problem.registry)) or "none"
+        raise ValueError(
+            f"No problem is called {name!r}. Known: {known}. Or name a file: "
+            "path/to/file.py:ClassName."
+        )
+    return Problem.registry[name]
+
+
+def _load(name: str) -> type[Problem]:
+    path, _, class_name = name.rpartition(":")
+    file = Path(path).resolve()
+    if not file.is_file():
+        raise FileNotFoundError(f"The problem file does not exist (got {path!r}).")
+    for module in list(sys.modules.values()):
+        if getattr(module, "__file__", None) == str(file):
+            break
+    else:
+        spec = importlib.util.spec_from_file_location(f"gsdm_problem_{file.stem}", file)
+        assert spec is not None and spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[spec.name] = module
+        spec.loader.exec_module(module)
+    problem = getattr(module, class_name, None)
+    if not (isinstance(problem, type) and issubclass(problem, Problem)):
+        raise ValueError(
+            f"{path} defines no Problem of that name (got {class_name!r})."
+        )
+    problem.reference = name
+    return problem
+
+
+def _is_range(size: Any) -> bool:
+    return isinstance(size, list | tuple)
+
+
+def _uniform(shape: tuple[int, ...], generator: torch.Generator | None) -> Tensor:
+    return torch.rand(shape, generator=generator)

@@ -1,0 +1,321 @@
+"""Training with Lightning: steps, averaged weights, evaluation, checkpoints, logs."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import lightning as L
+import torch
+from lightning.pytorch.callbacks import (
+    ModelCheckpoint,
+    Timer,
+    TQDMProgressBar,
+    WeightAveraging,
+)
+from lightning.pytorch.loggers import CSVLogger, Logger, TensorBoardLogger
+from lightning.pytorch.plugins.io import TorchCheckpointIO
+from torch import Tensor
+from torch.optim.swa_utils import get_ema_multi_avg_fn
+from torch.utils.data import DataLoader
+from torch_geometric.data import Batch
+
+from gsdm_pyg.config import (
+    DataConfig,
+    EvaluationConfig,
+    OptimizerConfig,
+    TrainerConfig,
+)
+from gsdm_pyg.data import ProblemBatches, keyed_generator
+from gsdm_pyg.evaluation import evaluate, label
+from gsdm_pyg.model import GSDM
+from gsdm_pyg.problem import Problem, ProblemFamily
+
+
+class TrainingDiverged(RuntimeError):
+    """The loss or its gradient is no longer finite."""
+
+
+class Training(L.LightningModule):
+    """One optimiser step per batch; validation samples and judges fixed problems.
+
+    Args:
+        model: The model to train.
+        source: Where instances come from.
+        data: Batching.
+        optimizer: Learning rate, clipping, averaging.
+        evaluation: How validation samples.
+        problems: The problems that validation solves.
+        seed: Root of all randomness: step i draws from (seed, rank, i).
+        picture_dir: Where validation leaves pictures.
+    """
+
+    def __init__(
+        self,
+        model: GSDM,
+        source: Problem | ProblemFamily,
+        data: DataConfig,
+        optimizer: OptimizerConfig,
+        evaluation: EvaluationConfig = EvaluationConfig(),
+        problems: Sequence[Problem] = (),
+        seed: int = 0,
+        picture_dir: Path | None = None,
+    ) -> None:
+        super().__init__()
+        self.model = model
+        self.source = source
+        self.data = data
+        self.optimizer = optimizer
+        self.evaluation = evaluation
+        self.problems = problems
+        self.seed = seed
+        self.picture_dir = picture_dir
+        self._last_time: float | None = None
+
+    def train_dataloader(self) -> DataLoader:
+        batches = ProblemBatches(
+            self.source,
+            batch_size=self.data.batch_size,
+            max_nodes=self.data.max_nodes,
+            num_examples=self.data.num_examples,
+            observe=self.data.observe,
+            seed=self.seed,
+            rank=self.global_rank,
+            first_step=self.trainer.global_step,
+        )
+        return DataLoader(batches, batch_size=None, num_workers=self.data.num_workers)
+
+    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
+        step = self.trainer.global_step
+        generator = keyed_generator("noise", self.seed, self.global_rank, step)
+        if self.model.training and self.model.dropout:
+            torch.manual_seed(generator.initial_seed())  # dropout has no generator
+        loss = self.model.loss(batch, generator)
+        now = time.perf_counter()
+        if self._last_time is not None:
+            rate = batch.num_nodes / (now - self._last_time)
+            self.log("nodes/s", rate, prog_bar=True, batch_size=1)
+        self._last_time = now
+        self.log("loss", loss, prog_bar=True, batch_size=1)
+        return loss
+
+    def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
+        lr = self.optimizer.lr * self._lr_factor()
+        for group in self.trainer.optimizers[0].param_groups:
+            group["lr"] = lr
+        self.log("lr", lr, batch_size=1)
+
+    def _lr_factor(self) -> float:
+        """Linear warm-up, then half a cosine over the run's steps or its time."""
+        step, trainer = self.trainer.global_step, self.trainer
+        progress = step / trainer.max_steps if trainer.max_steps > 0 else 0.0
+        for callback in trainer.callbacks:
+            if isinstance(callback, Timer) and callback.time_remaining() is not None:
+                elapsed, left = callback.time_elapsed(), callback.time_remaining()
+                progress = max(progress, elapsed / (elapsed + left))
+        warmup = min(1.0, (step + 1) / max(self.optimizer.warmup_steps, 1))
+        return warmup * 0.5 * (1 + math.cos(math.pi * min(progress, 1.0)))
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        return torch.optim.AdamW(
+            self.parameters(),
+            lr=self.optimizer.lr,
+            betas=self.optimizer.betas,
+            weight_decay=self.optimizer.weight_decay,
+            fused=True,
+        )
+
+    def configure_gradient_clipping(
+        self,
+        optimizer: torch.optim.Optimizer,
+        gradient_clip_val: float | None = None,
+        gradient_clip_algorithm: str | None = None,
+    ) -> None:
+        norm = torch.nn.utils.clip_grad_norm_(self.parameters(), self.optimizer.clip)
+        if not norm.isfinite():
+            raise TrainingDiverged(
+                f"The gradient at step {self.trainer.global_step} is not finite: lower "
+                f"optimizer.lr (got {self.optimizer.lr}) and continue with --resume "
+                "from the last checkpoint, which is intact."
+            )
+
+    def val_dataloader(self) -> DataLoader:
+        return DataLoader(range(len(self.problems)), batch_size=None)  # type: ignore[arg-type]
+
+    def validation_step(self, number: int) -> None:
+        """Solve one of the problems; each process judges its own instances."""
+        problem, settings = self.problems[number], self.evaluation
+        result = evaluate(
+            self.model,
+            problem,
+            num_instances=max(1, settings.num_instances // self.trainer.world_size),
+            steps=settings.steps,
+            solver=settings.solver,
+            seed=self.seed + self.global_rank,
+        )
+        for name, value in result.metrics.items():
+            key = f"{label(problem)}/{name}"
+            self.log(key, value, sync_dist=True, batch_size=1, prog_bar=number == 0)
+        if self.picture_dir is not None and self.trainer.is_global_zero:
+            stem = f"{label(problem)}-step{self.trainer.global_step}"
+            save_pictures(
+                problem,
+                result.samples,
+                result.truths,
+                settings.pictures,
+                self.picture_dir,
+                stem,
+            )
+        self._last_time = None
+
+
+def save_pictures(
+    problem: Problem,
+    samples: Sequence[Mapping[str, Tensor]],
+    truths: Sequence[Mapping[str, Tensor]],
+    count: int,
+    folder: Path,
+    stem: str,
+) -> None:
+    """Draw the first `count` samples into `folder`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for i, (sample, truth) in enumerate(zip(samples[:count], truths, strict=False)):
+        problem.plot(sample, truth).savefig(folder / f"{stem}-{i}.png", dpi=120)
+
+
+class EMA(WeightAveraging):
+    """Exponential moving average of the weights, used for every evaluation.
+
+    The decay rises to its final value as (1 + n) / (10 + n), so that short runs do
+    not average over their first, random weights.
+    """
+
+    def __init__(self, decay: float) -> None:
+        def average(averages: Any, currents: Any, num_averaged: Any) -> None:
+            n = int(num_averaged)
+            get_ema_multi_avg_fn(min(decay, (1 + n) / (10 + n)))(
+                averages, currents, num_averaged
+            )
+
+        super().__init__(use_buffers=False, multi_avg_fn=average)
+
+
+class ProgressBar(TQDMProgressBar):
+    """Lightning's bar over an endless epoch, with the time that is left."""
+
+    def get_metrics(self, trainer: L.Trainer, module: L.LightningModule) -> dict:
+        metrics = super().get_metrics(trainer, module)
+        metrics.pop("v_num", None)
+        if "nodes/s" in metrics:
+            metrics["nodes/s"] = f"{float(metrics['nodes/s']):,.0f}"
+        timer = next(c for c in trainer.callbacks if isinstance(c, Timer))
+        done = trainer.global_step - self._first_step
+        left = timer.time_remaining()
+        if trainer.max_steps > 0 and done:
+            elapsed = time.monotonic() - self._start
+            by_steps = elapsed / done * (trainer.max_steps - trainer.global_step)
+            left = by_steps if left is None else min(left, by_steps)
+        if left is not None:
+            metrics["left"] = f"{int(left) // 60}:{int(left) % 60:02d}"
+        return metrics
+
+    def on_train_start(self, trainer: L.Trainer, module: L.LightningModule) -> None:
+        super().on_train_start(trainer, module)
+        self._start, self._first_step = time.monotonic(), trainer.global_step
+
+    @property
+    def total_train_batches(self) -> int | float:
+        limit = self.trainer.max_steps
+        return limit if limit > 0 else super().total_train_batches
+
+
+class AtomicCheckpointIO(TorchCheckpointIO):
+    """Writes beside the target and renames: a kill leaves the old checkpoint whole."""
+
+    def save_checkpoint(
+        self,
+        checkpoint: dict[str, Any],
+        path: str | Path,
+        storage_options: Any | None = None,
+    ) -> None:
+        path = Path(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+        try:
+            with open(partial, "wb") as file:
+                torch.save(checkpoint, file)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(partial, path)
+        finally:
+            partial.unlink(missing_ok=True)
+
+
+def train(
+    training: Training,
+    settings: TrainerConfig,
+    run_dir: Path | None = None,
+    resume: Path | None = None,
+) -> L.Trainer:
+    """Fit; on return the model holds the averaged weights.
+
+    Args:
+        training: Model, data and optimiser.
+        settings: Length and hardware.
+        run_dir: Folder for logs, checkpoints and pictures; without one nothing is
+            written.
+        resume: A checkpoint to go on from.
+    """
+    if settings.max_steps is None and settings.max_time is None:
+        raise ValueError("Set max_steps or max_time: training needs an end (got None).")
+    loggers: list[Logger] = []
+    callbacks: list[L.Callback] = [
+        EMA(training.optimizer.ema),
+        Timer(settings.max_time, verbose=False),
+        ProgressBar(),
+    ]
+    if run_dir is not None:
+        loggers = [
+            TensorBoardLogger(run_dir, name="tensorboard"),
+            CSVLogger(run_dir, name="csv", flush_logs_every_n_steps=settings.log_every),
+        ]
+        callbacks.append(
+            ModelCheckpoint(
+                dirpath=run_dir / "checkpoints",
+                filename="last",
+                every_n_train_steps=settings.checkpoint_every,
+                enable_version_counter=False,
+            )
+        )
+    every = training.evaluation.every if training.problems else None
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*does not have many workers.*")
+        warnings.filterwarnings("ignore", message=".*is not empty.*")
+        warnings.filterwarnings("ignore", message=".*srun.*")
+        trainer = L.Trainer(
+            max_steps=settings.max_steps or -1,
+            max_epochs=-1,
+            accelerator=settings.accelerator,
+            devices=settings.devices,
+            num_nodes=settings.num_nodes,
+            strategy=settings.strategy,
+            precision=settings.precision,  # type: ignore[arg-type]
+            logger=loggers,
+            callbacks=callbacks,
+            plugins=[AtomicCheckpointIO()],
+            enable_checkpointing=run_dir is not None,
+            enable_model_summary=False,
+            log_every_n_steps=settings.log_every,
+            val_check_interval=every,
+            check_val_every_n_epoch=None,
+            limit_val_batches=1.0 if every else 0,
+            num_sanity_val_steps=0,
+            use_distributed_sampler=False,
+        )
+        trainer.fit(training, ckpt_path=resume, weights_only=True)
+    return trainer

@@ -1,0 +1,112 @@
+"""Variables of a graphical model: their domains and roles (sections 3.3 to 3.5)."""
+
+from __future__ import annotations
+
+import enum
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+
+class Role(enum.Enum):
+    """What a variable is for: given, asked for, or there to help."""
+
+    OBSERVED = "observed"
+    LATENT = "latent"
+    INTERMEDIATE = "intermediate"
+
+
+@dataclass(frozen=True)
+class Continuous:
+    """A real number, in [low, high] where bounds are known; one value column."""
+
+    low: float = -math.inf
+    high: float = math.inf
+
+    num_columns: ClassVar[int] = 1
+    num_classes: ClassVar[None] = None
+
+    def __post_init__(self) -> None:
+        if not self.low < self.high:
+            raise ValueError(
+                f"Continuous needs low < high (got {self.low} and {self.high})."
+            )
+
+    def encode(self, values: Tensor) -> Tensor:
+        """Values [...] -> columns [..., 1]."""
+        return values.to(torch.get_default_dtype()).unsqueeze(-1)
+
+    def decode(self, columns: Tensor) -> Tensor:
+        """Columns [..., 1] -> values [...], moved to the nearest bound if outside."""
+        return columns.squeeze(-1).clamp(self.low, self.high)
+
+    def outside(self, values: Tensor) -> Tensor:
+        """Which values [...] do not belong to the domain."""
+        return ~torch.isfinite(values) | (values < self.low) | (values > self.high)
+
+    def __str__(self) -> str:
+        bounded = math.isfinite(self.low) or math.isfinite(self.high)
+        return (
+            f"real numbers in [{self.low}, {self.high}]" if bounded else "real numbers"
+        )
+
+
+@dataclass(frozen=True)
+class Categorical:
+    """One of K classes 0..K-1; diffuses as its one-hot code in K value columns."""
+
+    num_classes: int
+
+    def __post_init__(self) -> None:
+        if self.num_classes < 2:
+            raise ValueError(
+                "Categorical needs at least two classes: use Categorical(2) for a "
+                f"binary variable (got {self.num_classes})."
+            )
+
+    @property
+    def num_columns(self) -> int:
+        return self.num_classes
+
+    def encode(self, values: Tensor) -> Tensor:
+        """Classes [...] -> one-hot columns [..., K]."""
+        classes = torch.arange(self.num_classes, device=values.device)
+        return (values.unsqueeze(-1) == classes).to(torch.get_default_dtype())
+
+    def decode(self, columns: Tensor) -> Tensor:
+        """Columns [..., K] -> classes [...] by argmax."""
+        return columns.argmax(-1)
+
+    def outside(self, values: Tensor) -> Tensor:
+        """Which values [...] do not belong to the domain."""
+        return ~(
+            (values >= 0) & (values < self.num_classes) & (values == values.floor())
+        )
+
+    def __str__(self) -> str:
+        return f"classes 0..{self.num_classes - 1}"
+
+
+Domain = Continuous | Categorical
+
+
+@dataclass(frozen=True)
+class Variable:
+    """A named array of nodes, numbered from `first_node` in row-major order."""
+
+    name: str
+    shape: tuple[int, ...]
+    domain: Domain
+    role: Role
+    first_node: int
+
+    @property
+    def num_nodes(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def nodes(self) -> slice:
+        return slice(self.first_node, self.first_node + self.num_nodes)
