@@ -19,7 +19,7 @@ from lightning.pytorch.utilities import rank_zero_only
 from gsdm_pyg.config import Config, ConfigError, dump_config, load_config, parse_config
 from gsdm_pyg.data import keyed_generator
 from gsdm_pyg.diffusion.sampling import Solver
-from gsdm_pyg.evaluation import Evaluation, evaluate, label, prior_metrics
+from gsdm_pyg.evaluation import evaluate, label, prior_metrics
 from gsdm_pyg.model import GSDM
 from gsdm_pyg.problem import Problem, graph_of, resolve_problem
 from gsdm_pyg.training import Training, TrainingDiverged, save_pictures, train
@@ -81,8 +81,7 @@ def run_evaluation(options: argparse.Namespace) -> None:
     if options.out is not None:
         _write(options.out, json.dumps(result.metrics, indent=2).encode())
     if options.pictures is not None:
-        count = min(4, options.instances)
-        _pictures(problem, result, count, options.pictures)
+        save_pictures(problem, result, 4, options.pictures, f"seed{options.seed}")
 
 
 def run_sampling(options: argparse.Namespace) -> None:
@@ -172,7 +171,7 @@ def _run_dir(options: argparse.Namespace, config: Config) -> Path:
         _check_resumable(run_dir, config)
         return run_dir
     run_dir = options.run_dir or next(d for d in numbered if not d.exists())
-    if rank_zero_only.rank == 0:
+    if rank_zero_only.rank == 0:  # type: ignore[attr-defined]
         if run_dir.exists() and any(run_dir.iterdir()):
             raise ValueError(
                 "The run folder is not empty: choose another --run-dir, or pass "
@@ -219,7 +218,7 @@ def _finish(
         rows[label(problem)] = result.metrics
         figures = ", ".join(f"{n} {v:.4f}" for n, v in result.metrics.items())
         print(f"{label(problem)}: {figures}")
-        _pictures(problem, result, settings.pictures, run_dir / "pictures")
+        save_pictures(problem, result, settings.pictures, run_dir / "pictures", "final")
     _write(run_dir / "metrics.json", json.dumps(rows, indent=2).encode())
     details = "\n".join(
         [
@@ -237,11 +236,6 @@ def _finish(
     )
     model.save_pretrained(run_dir / "model", model_card_kwargs={"details": details})
     print(f"model folder: {run_dir / 'model'}")
-
-
-def _pictures(problem: Problem, result: Evaluation, count: int, folder: Path) -> None:
-    stem = f"{label(problem)}-final"
-    save_pictures(problem, result.samples, result.truths, count, folder, stem)
 
 
 def _problem(model: GSDM, options: argparse.Namespace) -> Problem:

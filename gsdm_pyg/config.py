@@ -35,7 +35,7 @@ class Section(BaseModel):
 
 
 class ProblemConfig(Section):
-    """A problem and its sizes: a number fixes one, [low, high] draws it per instance."""
+    """A problem and its sizes: a number, or [low, high] to draw one per instance."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
     name: str
@@ -70,9 +70,15 @@ class DataConfig(Section):
 
 
 class OptimizerConfig(Section):
-    """AdamW with linear warm-up, cosine decay, clipping and averaged weights."""
+    """Warm-up, cosine decay, clipping and averaged weights around an optimiser.
 
-    lr: PositiveFloat = 1e-3
+    "muon" gives the matrices inside the blocks to Muon at `matrix_lr` and the other
+    parameters to AdamW at `lr`; "adamw" gives all to AdamW.
+    """
+
+    name: Literal["muon", "adamw"] = "muon"
+    lr: PositiveFloat = 2e-3
+    matrix_lr: PositiveFloat = 0.02
     warmup_steps: NonNegativeInt = 200
     betas: tuple[float, float] = (0.9, 0.999)
     weight_decay: NonNegativeFloat = 0.0
@@ -143,12 +149,11 @@ def parse_config(values: dict[str, Any]) -> Config:
     except ValidationError as error:
         raise ConfigError("\n".join(_explain(e) for e in error.errors())) from None
     try:
-        source = config.problem.source()
+        config.problem.source()
         for sizes in config.evaluation.problems:
             config.problem.source(sizes)
     except (ValueError, TypeError, FileNotFoundError) as error:
         raise ConfigError(f"problem: {error}") from error
-    del source
     return config
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,7 +15,7 @@ from torch.utils.data import IterableDataset
 from torch_geometric import EdgeIndex
 from torch_geometric.data import Batch, Data
 
-from gsdm_pyg.graphical_model import Arrays
+from gsdm_pyg.graphical_model import Arrays, GraphicalModel
 from gsdm_pyg.problem import Observe, Problem, ProblemFamily, graph_of
 
 
@@ -54,6 +55,39 @@ def to_data(problem: Problem, values: Arrays, observed: Arrays) -> Data:
         observed=mask,
         variable_id=shared.variable_id,
     )
+
+
+def check_given(
+    graph: GraphicalModel, given: Mapping[str, Any]
+) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """Validate `given`: its values, and which entries of each variable are known."""
+    for name in given:
+        if name not in graph.variables:
+            raise ValueError(
+                f"given takes the variables {', '.join(graph.variables)} "
+                f"(got {name!r})."
+            )
+    values, known = {}, {}
+    for name, variable in graph.variables.items():
+        known[name] = torch.zeros(variable.shape, dtype=torch.bool)
+        if name not in given:
+            continue
+        value = torch.as_tensor(given[name]).cpu()
+        value = value.long() if value.dtype == torch.bool else value
+        if tuple(value.shape) != variable.shape:
+            raise ValueError(
+                f"given[{name!r}] must have the shape {variable.shape} "
+                f"(got {tuple(value.shape)})."
+            )
+        known[name] = ~value.isnan()
+        wrong = known[name] & variable.domain.outside(value)
+        if wrong.any():
+            raise ValueError(
+                f"given[{name!r}] takes {variable.domain}, NaN where unknown "
+                f"(got {value[wrong][0].item()})."
+            )
+        values[name] = torch.where(known[name], value, 0)
+    return values, known
 
 
 def collate(graphs: list[Data]) -> Batch:
@@ -102,8 +136,8 @@ class ProblemBatches(IterableDataset):
         self.max_nodes = max_nodes
         if max_nodes is not None and max_nodes < self.largest:
             raise ValueError(
-                f"The largest problem has {self.largest:,} nodes: set data.max_nodes to "
-                f"at least that (got {max_nodes:,})."
+                f"The largest problem has {self.largest:,} nodes: set data.max_nodes "
+                f"to at least that (got {max_nodes:,})."
             )
 
     def __iter__(self) -> Iterator[Batch]:

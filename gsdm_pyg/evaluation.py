@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -67,7 +67,7 @@ def prior_metrics(problem: Problem, num_instances: int = 64, seed: int = 0) -> d
     )
 
 
-def mean_metrics(judged: list[Mapping[str, float]]) -> dict[str, float]:
+def mean_metrics(judged: Sequence[Mapping[str, float]]) -> dict[str, float]:
     """The mean of each metric."""
     return {
         name: torch.tensor([float(j[name]) for j in judged]).double().mean().item()

@@ -162,7 +162,7 @@ class GraphicalModel:
         return x
 
     def decode(self, x: Tensor) -> dict[str, Tensor]:
-        """Node values [..., N, W] -> named arrays [..., *shape], discrete as integers."""
+        """Node values [..., N, W] -> named arrays [..., *shape], discrete as ints."""
         named = self.unpack(x)
         return {
             name: self.variables[name].domain.decode(named[name][..., columns])
@@ -279,7 +279,7 @@ def _join(left: Tensor, right: Tensor) -> Tensor:
 def _replace_ends(
     pairs: Tensor, dropped: Tensor, ancestry: Tensor, ends: tuple[int, ...]
 ) -> Tensor:
-    """`pairs` [2, P] with dropped nodes at the given ends replaced by their ancestors."""
+    """`pairs` [2, P] with dropped nodes at these ends replaced by their ancestors."""
     for end in ends:
         oriented = pairs if end == 1 else pairs.flip(0)  # the end in question is last
         gone = dropped[oriented[1]]

@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import logging
-import os
 from collections.abc import Mapping
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Self
 
-import numpy as np
 import torch
-from huggingface_hub import PyTorchModelHubMixin, hf_hub_download
-from huggingface_hub.constants import SAFETENSORS_SINGLE_FILE
-from safetensors import SafetensorError
-from safetensors.torch import load_file
-from torch import Tensor, nn
+from torch import Tensor
 from torch_geometric.data import Batch, Data
 
-from gsdm_pyg.data import collate, keyed_generator, to_data
+from gsdm_pyg.data import check_given, collate, keyed_generator, to_data
 from gsdm_pyg.diffusion.loss import (
     DiscreteLoss,
     add_noise,
@@ -30,6 +22,7 @@ from gsdm_pyg.diffusion.loss import (
 from gsdm_pyg.diffusion.sampling import Solver, sample
 from gsdm_pyg.diffusion.schedule import Schedule, alpha_bars, betas
 from gsdm_pyg.graphical_model import GraphicalModel, as_spec
+from gsdm_pyg.model_folder import CARD, ModelFolder
 from gsdm_pyg.nn.denoiser import Denoiser
 from gsdm_pyg.nn.structured_attention import Backend
 from gsdm_pyg.problem import Observe, Problem, ProblemFamily, graph_of
@@ -37,24 +30,7 @@ from gsdm_pyg.problem import Observe, Problem, ProblemFamily, graph_of
 logger = logging.getLogger("gsdm_pyg")
 
 
-CARD = """---
-{{ card_data }}
----
-
-# Graphically structured diffusion model
-
-Load with `GSDM.from_pretrained` of `gsdm_pyg` and draw with `.sample`.
-
-{{ details | default("", true) }}
-"""
-
-
-class GSDM(
-    nn.Module,
-    PyTorchModelHubMixin,
-    library_name="gsdm_pyg",
-    model_card_template=CARD,
-):
+class GSDM(ModelFolder, library_name="gsdm_pyg", model_card_template=CARD):
     """Graphically structured diffusion model of the variables of a problem.
 
     Make one with `GSDM.from_problem` or `GSDM.from_pretrained`.
@@ -180,7 +156,7 @@ class GSDM(
         return model
 
     def loss(self, batch: Batch, generator: torch.Generator | None = None) -> Tensor:
-        """Mean loss of the latent nodes of a batch, each graph at its own noise level."""
+        """Mean loss of the latent nodes, each graph at its own noise level."""
         columns = self.columns[batch.variable_id]  # [N, W]
         discrete = self.discrete[batch.variable_id]  # [N, 1]
         x0 = self._standardise(batch.x, batch.variable_id)
@@ -237,7 +213,7 @@ class GSDM(
         generator: torch.Generator | None = None,
         max_nodes: int = 200_000,
     ) -> list[Tensor]:
-        """Values [N_i, W] of each graph: observed nodes as given, the others sampled."""
+        """Values [N_i, W] per graph: observed nodes as given, the others sampled."""
         results: list[Tensor] = []
         for chunk in _chunks(graphs, max_nodes):
             batch = collate(chunk).to(self.beta.device)
@@ -250,9 +226,10 @@ class GSDM(
         graph = graph_of(problem)
         if as_spec(graph) != self.variables:
             raise ValueError(
-                f"This model was trained on {self.problem or 'another problem'} with the "
-                f"variables {_describe(self.variables)}; {type(problem).__name__} does "
-                f"not fit (got {_describe(as_spec(graph))})."
+                f"This model was trained on {self.problem or 'another problem'} with "
+                f"the variables {_describe(self.variables)}; "
+                f"{type(problem).__name__} does not fit "
+                f"(got {_describe(as_spec(graph))})."
             )
         return graph
 
@@ -262,7 +239,7 @@ class GSDM(
         max_steps: int | None = None,
         max_time: str | None = None,
         batch_size: int = 16,
-        lr: float = 1e-3,
+        lr: float = 2e-3,
         seed: int = 0,
         run_dir: str | Path | None = None,
     ) -> Self:
@@ -273,7 +250,7 @@ class GSDM(
             max_steps: Stop after this many steps.
             max_time: Stop after this long, "DD:HH:MM:SS".
             batch_size: Graphs per step.
-            lr: Peak learning rate.
+            lr: Peak learning rate of what Muon does not train, see `OptimizerConfig`.
             seed: Root of all randomness.
             run_dir: Where to write logs, checkpoints and pictures; nowhere by default.
         """
@@ -293,70 +270,7 @@ class GSDM(
         )
         trainer = TrainerConfig(max_steps=max_steps, max_time=max_time)
         train(training, trainer, run_dir=Path(run_dir) if run_dir else None)
-        return self
-
-    @classmethod
-    def from_pretrained(cls, folder: str | Path, **arguments: Any) -> Self:
-        """Load a model folder (`config.json` and `model.safetensors`) or a Hub id."""
-        path = Path(folder)
-        if path.exists():
-            _check_folder(path)
-        try:
-            return super().from_pretrained(str(folder), **arguments).eval()
-        except (SafetensorError, RuntimeError, TypeError, KeyError) as error:
-            raise ValueError(
-                f"The model folder is damaged or of another version: copy or export it "
-                f"again (got {str(folder)!r}: {str(error).splitlines()[0]})."
-            ) from error
-        except OSError as error:
-            raise FileNotFoundError(
-                "There is no model folder of that name here, nor could it be had from "
-                f"the Hub (got {str(folder)!r})."
-            ) from error
-
-    def save_pretrained(self, save_directory: str | Path, **arguments: Any) -> Any:
-        """Write a model folder: config.json, model.safetensors and a card.
-
-        Each file is replaced whole, so that an interruption leaves no half-written
-        one; `arguments` are those of huggingface_hub's mixin.
-        """
-        folder = Path(save_directory)
-        folder.mkdir(parents=True, exist_ok=True)
-        with TemporaryDirectory(dir=folder.parent) as partial:
-            result = super().save_pretrained(partial, **arguments)
-            for file in sorted(Path(partial).iterdir()):
-                os.replace(file, folder / file.name)
-        return result
-
-    @classmethod
-    def _from_pretrained(
-        cls,
-        *,
-        model_id: str,
-        map_location: str = "cpu",
-        strict: bool = True,
-        revision: str | None = None,
-        cache_dir: str | Path | None = None,
-        force_download: bool = False,
-        local_files_only: bool = False,
-        token: str | bool | None = None,
-        **config: Any,
-    ) -> Self:
-        """Load safetensors only: a pickle is never opened."""
-        file = str(Path(model_id) / SAFETENSORS_SINGLE_FILE)
-        if not Path(model_id).is_dir():
-            file = hf_hub_download(
-                model_id,
-                SAFETENSORS_SINGLE_FILE,
-                revision=revision,
-                cache_dir=cache_dir,
-                force_download=force_download,
-                local_files_only=local_files_only,
-                token=token,
-            )
-        model = cls(**config)
-        model.load_state_dict(load_file(file, device=map_location), strict=strict)
-        return model
+        return self.eval()
 
     def _standardise(self, x: Tensor, variable_id: Tensor) -> Tensor:
         x0 = (x - self.loc[variable_id]) / self.scale[variable_id]
@@ -406,37 +320,6 @@ class GSDM(
             )
 
 
-def check_given(
-    graph: GraphicalModel, given: Mapping[str, Any]
-) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """Validate `given`: values by name, and for every variable which entries are known."""
-    for name in given:
-        if name not in graph.variables:
-            raise ValueError(
-                f"given names the variables {', '.join(graph.variables)} (got {name!r})."
-            )
-    values, known = {}, {}
-    for name, variable in graph.variables.items():
-        known[name] = torch.zeros(variable.shape, dtype=torch.bool)
-        if name not in given:
-            continue
-        value = torch.as_tensor(np.asarray(given[name]))
-        if tuple(value.shape) != variable.shape:
-            raise ValueError(
-                f"given[{name!r}] must have the shape {variable.shape} "
-                f"(got {tuple(value.shape)})."
-            )
-        known[name] = ~value.isnan()
-        wrong = known[name] & variable.domain.outside(value)
-        if wrong.any():
-            raise ValueError(
-                f"given[{name!r}] takes {variable.domain}, NaN where unknown "
-                f"(got {value[wrong][0].item()})."
-            )
-        values[name] = torch.where(known[name], value, 0)
-    return values, known
-
-
 def _column_mask(variables: list[dict[str, Any]]) -> Tensor:
     """Which value columns each variable owns, [V, W]; one block per domain."""
     blocks = list(dict.fromkeys(v["num_classes"] for v in variables))
@@ -467,7 +350,7 @@ def _randn_like(x: Tensor, generator: torch.Generator | None) -> Tensor:
 
 
 def _chunks(graphs: list[Data], max_nodes: int) -> list[list[Data]]:
-    """Consecutive graphs, together at most `max_nodes` nodes unless one alone is more."""
+    """Consecutive graphs of at most `max_nodes` nodes, unless one alone has more."""
     chunks: list[list[Data]] = [[]]
     room = max_nodes
     for graph in graphs:
@@ -484,25 +367,3 @@ def _describe(spec: list[dict[str, Any]]) -> str:
         f"{v['name']} ({v['num_classes']} classes)" if v["num_classes"] else v["name"]
         for v in spec
     )
-
-
-def _check_folder(path: Path) -> None:
-    for name in ("config.json", "model.safetensors"):
-        if not (path / name).is_file():
-            raise FileNotFoundError(
-                f"A model folder holds config.json and model.safetensors; {name} is "
-                f"missing: export the model again (got {str(path)!r})."
-            )
-    try:
-        config = json.loads((path / "config.json").read_text())
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(
-            f"{path / 'config.json'} is not valid JSON: export the model again "
-            f"(got {error})."
-        ) from error
-    missing = {"variables", "loc", "scale"} - set(config)
-    if missing:
-        raise ValueError(
-            f"{path / 'config.json'} is not the config of a GSDM model "
-            f"(got no {', '.join(sorted(missing))})."
-        )

@@ -6,7 +6,7 @@ import math
 import os
 import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +32,9 @@ from gsdm_pyg.config import (
     TrainerConfig,
 )
 from gsdm_pyg.data import ProblemBatches, keyed_generator
-from gsdm_pyg.evaluation import evaluate, label
+from gsdm_pyg.evaluation import Evaluation, evaluate, label
 from gsdm_pyg.model import GSDM
+from gsdm_pyg.optim import Muon
 from gsdm_pyg.problem import Problem, ProblemFamily
 
 
@@ -75,6 +76,7 @@ class Training(L.LightningModule):
         self.problems = problems
         self.seed = seed
         self.picture_dir = picture_dir
+        self.timer = Timer(verbose=False)
         self._last_time: float | None = None
 
     def train_dataloader(self) -> DataLoader:
@@ -105,29 +107,35 @@ class Training(L.LightningModule):
         return loss
 
     def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
-        lr = self.optimizer.lr * self._lr_factor()
+        factor = self._lr_factor()
         for group in self.trainer.optimizers[0].param_groups:
-            group["lr"] = lr
-        self.log("lr", lr, batch_size=1)
+            group["lr"] = factor * group["peak_lr"]
+        self.log("lr", factor * self.optimizer.lr, batch_size=1)
 
     def _lr_factor(self) -> float:
         """Linear warm-up, then half a cosine over the run's steps or its time."""
         step, trainer = self.trainer.global_step, self.trainer
         progress = step / trainer.max_steps if trainer.max_steps > 0 else 0.0
-        for callback in trainer.callbacks:
-            if isinstance(callback, Timer) and callback.time_remaining() is not None:
-                elapsed, left = callback.time_elapsed(), callback.time_remaining()
-                progress = max(progress, elapsed / (elapsed + left))
+        left = self.timer.time_remaining()
+        if left is not None:
+            elapsed = self.timer.time_elapsed()
+            progress = max(progress, elapsed / (elapsed + left))
         warmup = min(1.0, (step + 1) / max(self.optimizer.warmup_steps, 1))
         return warmup * 0.5 * (1 + math.cos(math.pi * min(progress, 1.0)))
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
-        return torch.optim.AdamW(
-            self.parameters(),
-            lr=self.optimizer.lr,
-            betas=self.optimizer.betas,
-            weight_decay=self.optimizer.weight_decay,
-            fused=True,
+        settings = self.optimizer
+        matrices = self.model.denoiser.hidden_matrices()
+        if settings.name == "adamw":
+            matrices = []
+        chosen = {id(p) for p in matrices}
+        return Muon(
+            matrices,
+            [p for p in self.parameters() if id(p) not in chosen],
+            lr=settings.lr,
+            matrix_lr=settings.matrix_lr,
+            betas=settings.betas,
+            weight_decay=settings.weight_decay,
         )
 
     def configure_gradient_clipping(
@@ -162,29 +170,20 @@ class Training(L.LightningModule):
             key = f"{label(problem)}/{name}"
             self.log(key, value, sync_dist=True, batch_size=1, prog_bar=number == 0)
         if self.picture_dir is not None and self.trainer.is_global_zero:
-            stem = f"{label(problem)}-step{self.trainer.global_step}"
-            save_pictures(
-                problem,
-                result.samples,
-                result.truths,
-                settings.pictures,
-                self.picture_dir,
-                stem,
-            )
+            tag = f"step{self.trainer.global_step}"
+            save_pictures(problem, result, settings.pictures, self.picture_dir, tag)
         self._last_time = None
 
 
 def save_pictures(
-    problem: Problem,
-    samples: Sequence[Mapping[str, Tensor]],
-    truths: Sequence[Mapping[str, Tensor]],
-    count: int,
-    folder: Path,
-    stem: str,
+    problem: Problem, result: Evaluation, count: int, folder: Path, tag: str
 ) -> None:
-    """Draw the first `count` samples into `folder`."""
+    """Draw the first `count` answers as `folder`/bcmf-m8-n8-k4-<tag>-<i>.png."""
     folder.mkdir(parents=True, exist_ok=True)
-    for i, (sample, truth) in enumerate(zip(samples[:count], truths, strict=False)):
+    sizes = [f"{name}{size}" for name, size in problem.sizes().items()]
+    stem = "-".join([type(problem).__name__.lower(), *sizes, tag])
+    answers = list(zip(result.samples, result.truths, strict=True))[:count]
+    for i, (sample, truth) in enumerate(answers):
         problem.plot(sample, truth).savefig(folder / f"{stem}-{i}.png", dpi=120)
 
 
@@ -208,14 +207,18 @@ class EMA(WeightAveraging):
 class ProgressBar(TQDMProgressBar):
     """Lightning's bar over an endless epoch, with the time that is left."""
 
+    def __init__(self, timer: Timer) -> None:
+        super().__init__()
+        self._timer = timer
+
     def get_metrics(self, trainer: L.Trainer, module: L.LightningModule) -> dict:
         metrics = super().get_metrics(trainer, module)
         metrics.pop("v_num", None)
-        if "nodes/s" in metrics:
-            metrics["nodes/s"] = f"{float(metrics['nodes/s']):,.0f}"
-        timer = next(c for c in trainer.callbacks if isinstance(c, Timer))
+        rate = metrics.get("nodes/s")
+        if isinstance(rate, float):
+            metrics["nodes/s"] = f"{rate:,.0f}"
         done = trainer.global_step - self._first_step
-        left = timer.time_remaining()
+        left = self._timer.time_remaining()
         if trainer.max_steps > 0 and done:
             elapsed = time.monotonic() - self._start
             by_steps = elapsed / done * (trainer.max_steps - trainer.global_step)
@@ -273,11 +276,12 @@ def train(
     """
     if settings.max_steps is None and settings.max_time is None:
         raise ValueError("Set max_steps or max_time: training needs an end (got None).")
+    training.timer = Timer(settings.max_time, verbose=False)
     loggers: list[Logger] = []
     callbacks: list[L.Callback] = [
         EMA(training.optimizer.ema),
-        Timer(settings.max_time, verbose=False),
-        ProgressBar(),
+        training.timer,
+        ProgressBar(training.timer),
     ]
     if run_dir is not None:
         loggers = [

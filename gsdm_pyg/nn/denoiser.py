@@ -55,6 +55,11 @@ class Denoiser(nn.Module):
         self.norm = nn.LayerNorm(width)
         self.output = nn.Linear(width, num_columns)
 
+    def hidden_matrices(self) -> list[nn.Parameter]:
+        """The weights of the blocks, which map hidden states to hidden states."""
+        blocks = [*self.residual.parameters(), *self.attention.parameters()]
+        return [p for p in blocks if p.dim() == 2]
+
     def forward(
         self,
         x: Tensor,

@@ -63,6 +63,7 @@ class StructuredAttentionConv(MessagePassing):
         """Attend along `edge_index` [2, E]: x [N, in_channels] -> [N, H * C]."""
         qkv = self.lin_qkv(x).view(-1, 3, self.heads, self.out_channels)  # [N, 3, H, C]
         if self._fused(edge_index):
+            assert isinstance(edge_index, EdgeIndex)
             (rowptr, col), _ = edge_index.get_csc()
             out = csr_self_attention(qkv, rowptr, col)  # [N, H, C]
         else:

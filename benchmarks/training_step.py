@@ -1,0 +1,119 @@
+"""One training step beside the time of its matrix products alone.
+
+    python -m benchmarks.training_step [--steps 20]
+
+Fixed BCMF m, n, k = 10, 16, 8, batch 8, width 64, 12 layers, 2 heads. The products are
+those of every linear layer, forward and backward, on matrices of the same shapes. Both
+are timed in turns, and the medians printed. Peak memory is the growth of the process's
+peak resident set over the one before the first step.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import time
+from collections.abc import Callable
+from statistics import median
+
+import torch
+from torch import Tensor, nn
+
+from gsdm_pyg import GSDM, ProblemBatches
+from problems import BCMF
+
+
+def linear_shapes(model: nn.Module, run: Callable[[], object]) -> list[tuple]:
+    """(rows, inputs, outputs) of every linear layer that `run` evaluates."""
+    shapes: list[tuple] = []
+
+    def record(layer: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        shapes.append((inputs[0].size(0), inputs[0].size(1), output.size(1)))
+
+    linear = [m for m in model.modules() if type(m).__name__ == "Linear"]
+    hooks = [layer.register_forward_hook(record) for layer in linear]
+    run()
+    for hook in hooks:
+        hook.remove()
+    return shapes
+
+
+def products(shapes: list[tuple]) -> Callable[[], None]:
+    """A function that does the three products of each linear layer."""
+    work = [
+        (torch.randn(rows, i), torch.randn(o, i), torch.randn(rows, o))
+        for rows, i, o in shapes
+    ]
+
+    def run() -> None:
+        for x, weight, grad in work:
+            x @ weight.t()
+            grad @ weight
+            grad.t() @ x
+
+    return run
+
+
+def milliseconds(run: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    run()
+    return (time.perf_counter() - start) * 1e3
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--backend", default="auto", help="auto, fused or scatter")
+    options = parser.parse_args()
+
+    problem = BCMF(m=10, n=16, k=8)
+    batches = ProblemBatches(problem, batch_size=8)
+    model = GSDM.from_problem(problem, backend=options.backend)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        model.loss(batch).backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+
+    batch = batches.batch(0)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    shapes = linear_shapes(model, step)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    floor = products(shapes)
+    families = BCMF.family(m=(1, 10), n=(1, 10), k=(1, 10))
+    mixed = ProblemBatches(families, batch_size=16)
+    for i in range(options.steps):
+        mixed.batch(i)
+
+    times: dict[str, list[float]] = {
+        "step": [],
+        "products": [],
+        "data": [],
+        "mixed": [],
+    }
+    mixed_steps: list[float] = []
+    for i in range(options.steps):
+        batch = batches.batch(0)
+        times["step"].append(milliseconds(step))
+        times["products"].append(milliseconds(floor))
+        times["data"].append(milliseconds(lambda: batches.batch(0)))
+        times["mixed"].append(milliseconds(lambda i=i: mixed.batch(i)))
+        batch = mixed.batch(i)
+        mixed_steps.append(milliseconds(step))
+    step_ms, floor_ms = median(times["step"]), median(times["products"])
+    data, mixed_ms = median(times["data"]), median(times["mixed"])
+    print(f"threads: {torch.get_num_threads()}, backend: {options.backend}")
+    print("| BCMF 10,16,8 x 8, 12 layers, width 64, 2 heads | ms | ratio |")
+    print("| --- | --- | --- |")
+    print(f"| training step | {step_ms:.0f} | |")
+    print(f"| its matrix products alone | {floor_ms:.0f} | {step_ms / floor_ms:.2f} |")
+    print(f"| generate and collate its batch | {data:.1f} | {data / step_ms:.1%} |")
+    share = mixed_ms / median(mixed_steps)
+    print(f"| the same, batch of 16 mixed sizes | {mixed_ms:.1f} | {share:.1%} |")
+    print(f"\npeak memory of a step: {peak / 2**20:.2f} GiB")
+
+
+if __name__ == "__main__":
+    main()

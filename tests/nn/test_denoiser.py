@@ -1,0 +1,200 @@
+"""What the denoiser promises: batching, relabelling, information along edges only."""
+
+import networkx as nx
+import pytest
+import torch
+from torch.testing import assert_close
+from torch_geometric.data import Batch
+
+from gsdm_pyg import Denoiser, to_data
+from gsdm_pyg.data import collate
+from problems import BCMF
+
+
+@pytest.fixture(params=["fused", "scatter"])
+def backend(request):
+    return request.param
+
+
+def denoiser_of(layers=3, backend="auto", columns=3, variables=4):
+    """A denoiser without zero weights: fresh ones pass nothing from node to node."""
+    denoiser = Denoiser(
+        columns, variables, width=16, layers=layers, heads=2, backend=backend
+    )
+    with torch.no_grad():
+        for parameter in denoiser.parameters():
+            parameter.normal_(std=0.3)
+    return denoiser
+
+
+def run(denoiser, batch, t):
+    return denoiser(
+        batch.x, t, batch.observed, batch.variable_id, batch.edge_index, batch.batch
+    )
+
+
+def instance(problem, seed=0):
+    """A graph with random values in all columns and a random half observed."""
+    generator = torch.Generator().manual_seed(seed)
+    masks = {
+        name: torch.rand(variable.shape, generator=generator) < 0.5
+        for name, variable in problem.graphical_model().variables.items()
+    }
+    data = to_data(problem, {}, masks)
+    data.x = torch.randn(data.x.shape, generator=generator)
+    return data
+
+
+# batching
+
+
+def test_batching_equals_one_graph_at_a_time(backend):
+    denoiser = denoiser_of(backend=backend)
+    sizes = [(1, 1, 1), (3, 2, 4), (2, 5, 1), (1, 1, 1), (4, 4, 2)]
+    graphs = [instance(BCMF(m=m, n=n, k=k), i) for i, (m, n, k) in enumerate(sizes)]
+    t = torch.tensor([0, 999, 412, 3, 250])
+    for order in ([0, 1, 2, 3, 4], [4, 2, 0], [3, 3, 1, 1]):
+        together = run(denoiser, collate([graphs[i] for i in order]), t[order])
+        parts = together.split([graphs[i].num_nodes for i in order])
+        for i, part in zip(order, parts, strict=True):
+            alone = run(denoiser, collate([graphs[i]]), t[i : i + 1])
+            assert_close(part, alone, rtol=1e-5, atol=1e-5)
+
+
+def test_backends_agree():
+    fused, scatter = denoiser_of(backend="fused"), denoiser_of(backend="scatter")
+    scatter.load_state_dict(fused.state_dict())
+    batch = collate([instance(BCMF(m=3, n=2, k=4)), instance(BCMF(m=1, n=4, k=2))])
+    t = torch.tensor([10, 700])
+    assert_close(run(fused, batch, t), run(scatter, batch, t), rtol=1e-4, atol=1e-5)
+
+
+# invariance
+
+
+PROBLEM = BCMF(m=3, n=4, k=2)
+
+
+def relabelled(i, j, r):
+    """The permutation of BCMF's nodes that relabels its three plates."""
+    ids = {name: PROBLEM.graphical_model().node_ids(name) for name in "ARCE"}
+    permuted = {
+        "A": ids["A"][i][:, r],
+        "R": ids["R"][r][:, j],
+        "C": ids["C"][i][:, j][:, :, r],
+        "E": ids["E"][i][:, j],
+    }
+    return torch.cat([permuted[name].flatten() for name in "ARCE"])
+
+
+def permuted_inputs_and_outputs(order, backend):
+    """Outputs for permuted inputs, and permuted outputs."""
+    denoiser, data, t = denoiser_of(backend=backend), instance(PROBLEM), [500]
+    moved = data.clone()
+    moved.x, moved.observed = data.x[order], data.observed[order]
+    t = torch.tensor(t)
+    before, after = (
+        run(denoiser, collate([data]), t),
+        run(denoiser, collate([moved]), t),
+    )
+    return after, before[order]
+
+
+@pytest.mark.parametrize(
+    "i, j, r",
+    [
+        ([2, 0, 1], [0, 1, 2, 3], [0, 1]),
+        ([0, 1, 2], [3, 1, 0, 2], [0, 1]),
+        ([0, 1, 2], [0, 1, 2, 3], [1, 0]),
+        ([1, 0, 2], [2, 3, 1, 0], [1, 0]),
+    ],
+    ids=["i", "j", "l", "all"],
+)
+def test_relabelling_plates_permutes_the_output(i, j, r, backend):
+    order = relabelled(i, j, r)
+    assert not torch.equal(order, torch.arange(len(order)))
+    after, before = permuted_inputs_and_outputs(order, backend)
+    assert_close(after, before, rtol=1e-4, atol=1e-5)
+
+
+def test_swapping_two_entries_of_one_matrix_changes_the_output(backend):
+    order = torch.arange(PROBLEM.graphical_model().num_nodes)
+    order[[0, 3]] = order[[3, 0]]  # A[0, 0] and A[1, 1], without their rows
+    after, before = permuted_inputs_and_outputs(order, backend)
+    assert (after - before).abs().max() > 1e-2
+
+
+# information flow
+
+
+def gradients(denoiser, batch, t):
+    """Which inputs [N] each node's output [N] depends on, as |gradient|."""
+    batch.x.requires_grad_()
+    out = run(denoiser, batch, t)
+    weight = torch.randn(out.size(1))
+    rows = [
+        torch.autograd.grad(row @ weight, batch.x, retain_graph=True)[0] for row in out
+    ]
+    return torch.stack(rows).abs().sum(-1)  # [N, N], outputs by inputs
+
+
+def hops(problem):
+    """Distances [N, N] along the edges, infinite where there is no path."""
+    network = problem.graphical_model().to_networkx().to_undirected()
+    lengths = dict(nx.all_pairs_shortest_path_length(network))
+    nodes = range(network.number_of_nodes())
+    return torch.tensor([[lengths[a].get(b, torch.inf) for b in nodes] for a in nodes])
+
+
+@pytest.mark.parametrize("layers", [1, 2, 3])
+def test_information_travels_one_edge_per_layer(layers, backend):
+    problem = BCMF(m=2, n=2, k=2)
+    batch = collate([instance(problem)])
+    gradient = gradients(denoiser_of(layers, backend), batch, torch.tensor([100]))
+    distance = hops(problem)
+    assert distance.max() > layers  # there is something out of reach
+    assert (gradient[distance > layers] == 0).all()
+    assert (gradient[distance <= layers] > 0).all()
+
+
+def test_no_information_passes_between_graphs_of_a_batch(backend):
+    batch = collate([instance(BCMF(m=1, n=2, k=1)), instance(BCMF(m=2, n=1, k=1))])
+    gradient = gradients(denoiser_of(8, backend), batch, torch.tensor([5, 800]))
+    same = batch.batch[:, None] == batch.batch
+    assert (gradient[~same] == 0).all()
+    assert (gradient[same] > 0).all()
+
+
+def test_fresh_blocks_are_the_identity():
+    denoiser = Denoiser(3, 4, width=16, layers=2, heads=2)
+    batch = collate([instance(BCMF(m=2, n=2, k=1))])
+    gradient = gradients(denoiser, batch, torch.tensor([5]))
+    assert (gradient - gradient.diag().diag() == 0).all()
+
+
+# conditioning
+
+
+def changed(**replaced):
+    """How far each node's output moves when an input is replaced, [N]."""
+    denoiser = denoiser_of(layers=2)
+    batch = Batch.from_data_list([instance(PROBLEM)])
+    before = run(denoiser, batch, torch.tensor([100]))
+    t = torch.tensor([replaced.pop("t", 100)])
+    for name, value in replaced.items():
+        batch[name] = value(batch[name])
+    return (run(denoiser, batch, t) - before).abs().amax(-1)
+
+
+def test_every_node_feels_time_its_variable_and_being_observed():
+    assert (changed(t=600) > 1e-4).all()
+    assert (changed(observed=torch.logical_not) > 1e-4).all()
+    assert (changed(variable_id=lambda v: (v + 1) % 4) > 1e-4).all()
+
+
+@pytest.mark.parametrize(
+    "width, heads", [(16, 3), (2, 1), (0, 1), (15, 3), (16, 0), (16, -2)]
+)
+def test_a_width_that_heads_do_not_divide_is_refused(width, heads):
+    with pytest.raises(ValueError, match=rf"got width={width}, heads={heads}"):
+        Denoiser(3, 4, width=width, heads=heads)

@@ -1,0 +1,105 @@
+"""Evaluation: fresh instances by seed, judged by the problem's own metrics."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from gsdm_pyg.evaluation import evaluate, label, mean_metrics, prior_metrics
+from problems import BCMF
+from tests.runs import CopyTask, assert_identical, tiny_model
+
+PROBLEM = BCMF(m=2, n=3, k=2)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return tiny_model(PROBLEM)
+
+
+def judge(model, num_instances=4, **arguments):
+    return evaluate(model, PROBLEM, num_instances, steps=3, **arguments)
+
+
+def test_metrics_are_means_over_the_instances(model):
+    result = judge(model)
+    assert len(result.samples) == len(result.truths) == 4
+    errors = [
+        (truth["E"] - sample["A"] @ sample["R"].float()).square().mean().sqrt().item()
+        for sample, truth in zip(result.samples, result.truths, strict=True)
+    ]
+    assert result.metrics["rmse"] == pytest.approx(sum(errors) / 4)
+
+
+def test_mean_metrics_average_each_metric():
+    judged = [{"a": 1.0, "b": 0.0}, {"a": 2.0, "b": 5.0}]
+    assert mean_metrics(judged) == {"a": 1.5, "b": 2.5}
+
+
+def test_answers_keep_what_was_observed(model):
+    result = judge(model)
+    for sample, truth in zip(result.samples, result.truths, strict=True):
+        assert torch.equal(sample["E"], truth["E"])
+        assert not torch.equal(sample["A"], truth["A"])
+
+
+def test_true_answers_make_no_error(model, monkeypatch):
+    monkeypatch.setattr(
+        model, "sample_data", lambda graphs, *arguments: [g.x for g in graphs]
+    )
+    assert judge(model).metrics["rmse"] == pytest.approx(0, abs=1e-6)
+
+
+def test_evaluation_is_a_function_of_its_seed(model, untouched_random_state):
+    first, again, other = judge(model), judge(model), judge(model, seed=1)
+    assert first.metrics == again.metrics
+    for one, two in zip(first.samples, again.samples, strict=True):
+        assert_identical(one, two)
+    assert first.metrics != other.metrics
+
+
+def test_models_are_judged_on_the_same_instances(model):
+    other = tiny_model(PROBLEM, seed=1)
+    for one, two in zip(judge(model).truths, judge(other).truths, strict=True):
+        assert_identical(one, two)
+
+
+def test_instances_differ(model):
+    truths = judge(model).truths
+    assert torch.stack([t["A"] for t in truths]).unique(dim=0).size(0) == 4
+
+
+def test_small_batches_judge_every_instance(model):
+    result = judge(model, max_nodes=30)
+    assert len(result.samples) == 4
+    for one, two in zip(result.truths, judge(model).truths, strict=True):
+        assert_identical(one, two)
+
+
+def test_problem_larger_than_those_of_training_is_judged(model):
+    result = evaluate(model, BCMF(m=5, n=4, k=3), num_instances=2, steps=2)
+    assert result.samples[1]["C"].shape == (5, 4, 3)
+
+
+@pytest.mark.parametrize("num_instances", [0, -1])
+def test_fewer_instances_than_one_are_refused(model, num_instances):
+    with pytest.raises(ValueError, match=rf"\(got {num_instances}\)"):
+        judge(model, num_instances)
+
+
+def test_prior_answers_of_bcmf_have_the_error_of_independent_draws():
+    # E - A' R' is the difference of two independent sums of k terms A R, each of
+    # variance 0.3 / 3 - 0.15^2.
+    expected = (2 * 4 * (0.1 - 0.15**2)) ** 0.5
+    found = prior_metrics(BCMF(m=8, n=8, k=4), num_instances=64)["rmse"]
+    assert found == pytest.approx(expected, rel=0.05)
+
+
+def test_prior_metrics_are_a_function_of_the_seed(untouched_random_state):
+    assert prior_metrics(PROBLEM, 4, seed=1) == prior_metrics(PROBLEM, 4, seed=1)
+    assert prior_metrics(PROBLEM, 4, seed=1) != prior_metrics(PROBLEM, 4, seed=2)
+
+
+def test_label_names_the_problem_and_its_sizes():
+    assert label(BCMF(m=8, n=8, k=4)) == "BCMF(m=8,n=8,k=4)"
+    assert label(CopyTask(n=3)) == "CopyTask(n=3)"

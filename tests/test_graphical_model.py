@@ -1,0 +1,491 @@
+"""Graphs of hand-made and random models against constructions with Python sets."""
+
+from itertools import permutations, product
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.testing import assert_close
+
+from gsdm_pyg import Categorical, Continuous, GraphicalModel, Role
+from gsdm_pyg.graphical_model import as_spec
+from problems import BCMF
+
+SIZES = [(1, 1, 1), (2, 3, 1), (1, 4, 2), (3, 2, 4), (4, 5, 3)]
+
+
+def pairs_of(edge_index):
+    """The edges as a set of (source, target)."""
+    return set(map(tuple, edge_index.as_tensor().t().tolist()))
+
+
+def symmetric_with_loops(num_nodes, links):
+    """The paper's rule: linked either way, or the same node."""
+    loops = {(i, i) for i in range(num_nodes)}
+    return links | {(b, a) for a, b in links} | loops
+
+
+def cliques(factors):
+    return {pair for factor in factors for pair in permutations(factor, 2)}
+
+
+def bcmf_ids(m, n, k):
+    """Node numbers of A, R, C and E by their indices, counted one by one."""
+    names = [("A", i, r) for i, r in product(range(m), range(k))]
+    names += [("R", r, j) for r, j in product(range(k), range(n))]
+    names += [("C", *index) for index in product(range(m), range(n), range(k))]
+    names += [("E", i, j) for i, j in product(range(m), range(n))]
+    return {name: number for number, name in enumerate(names)}
+
+
+def eliminate(num_nodes, dropped, edges, factors):
+    """Brute force of `without_intermediates`, in the old numbering: (edges, links)."""
+    parents = {v: {a for a, b in edges if b == v} for v in range(num_nodes)}
+
+    def sources(v):
+        """v itself if it is kept, else the kept nodes that it is computed from."""
+        if v not in dropped:
+            return {v}
+        return set().union(*(sources(parent) for parent in parents[v]))
+
+    kept_edges = {(a, v) for u, v in edges if v not in dropped for a in sources(u)}
+    kept_factors = [set().union(*map(sources, factor)) for factor in factors]
+    return kept_edges, cliques(kept_factors)
+
+
+def renumbered(num_nodes, dropped, pairs):
+    kept = [v for v in range(num_nodes) if v not in dropped]
+    return {(kept.index(a), kept.index(b)) for a, b in pairs}
+
+
+# edge_index
+
+
+@pytest.mark.parametrize("m, n, k", SIZES)
+def test_edge_index_of_bcmf_equals_brute_force(m, n, k):
+    ids = bcmf_ids(m, n, k)
+    links = set()
+    for i, j, r in product(range(m), range(n), range(k)):
+        links.add((ids["A", i, r], ids["C", i, j, r]))
+        links.add((ids["R", r, j], ids["C", i, j, r]))
+        links.add((ids["C", i, j, r], ids["E", i, j]))
+    graph = BCMF(m=m, n=n, k=k).graphical_model()
+    assert graph.num_nodes == len(ids)
+    assert pairs_of(graph.edge_index()) == symmetric_with_loops(len(ids), links)
+
+
+@pytest.mark.parametrize("m, n, k", SIZES)
+def test_bcmf_without_intermediates_links_factors_to_matching_entries(m, n, k):
+    num_a, num_r = m * k, k * n
+    links = set()
+    for i, j, r in product(range(m), range(n), range(k)):
+        e = num_a + num_r + i * n + j
+        links.add((i * k + r, e))
+        links.add((num_a + r * n + j, e))
+    graph = BCMF(m=m, n=n, k=k).graphical_model().without_intermediates()
+    assert list(graph.variables) == ["A", "R", "E"]
+    total = num_a + num_r + m * n
+    assert graph.num_nodes == total
+    assert pairs_of(graph.edge_index()) == symmetric_with_loops(total, links)
+
+
+def test_co_parents_are_not_linked():
+    graph = BCMF(m=2, n=2, k=2).graphical_model()
+    a, r = graph.node_ids("A")[0, 1].item(), graph.node_ids("R")[1, 0].item()
+    c = graph.node_ids("C")[0, 0, 1].item()
+    links = pairs_of(graph.edge_index())
+    assert {(a, c), (r, c)} <= links
+    assert (a, r) not in links and (r, a) not in links
+
+
+def test_a_factor_links_every_pair_of_each_row_and_nothing_across():
+    graph = GraphicalModel()
+    ids = graph.add_variable("x", (2, 3))
+    graph.factor(ids)
+    expected = symmetric_with_loops(6, cliques([[0, 1, 2], [3, 4, 5]]))
+    assert pairs_of(graph.edge_index()) == expected
+    graph.factor(ids.T)
+    columns = cliques([[0, 3], [1, 4], [2, 5]])
+    assert pairs_of(graph.edge_index()) == expected | columns
+
+
+def test_directed_edges_and_factors_mix():
+    graph = GraphicalModel()
+    u = graph.add_variable("u", (2,), role=Role.OBSERVED)
+    p = graph.add_variable("p", (2, 2), Categorical(2))
+    graph.connect(u, p)  # u[j] -> p[i, j]
+    graph.factor(p)
+    links = {(0, 2), (1, 3), (0, 4), (1, 5)} | cliques([[2, 3], [4, 5]])
+    assert pairs_of(graph.edge_index()) == symmetric_with_loops(6, links)
+    assert graph.edges().t().tolist() == [[0, 2], [1, 3], [0, 4], [1, 5]]
+
+
+def test_edges_stated_twice_appear_once():
+    graph = GraphicalModel()
+    a, b = graph.add_variable("a", (2,)), graph.add_variable("b", (2,))
+    graph.connect(a, b)
+    graph.connect(a, b)
+    graph.connect(b, a)
+    graph.factor(torch.stack([a, b], dim=-1))
+    graph.factor(torch.stack([a, a, b], dim=-1))  # a node named twice is still one
+    edges = graph.edge_index().as_tensor().t().tolist()
+    assert edges == [[0, 0], [2, 0], [1, 1], [3, 1], [0, 2], [2, 2], [1, 3], [3, 3]]
+
+
+def test_a_scalar_variable_is_one_node_that_broadcasts():
+    graph = GraphicalModel()
+    s, x = graph.add_variable("s", ()), graph.add_variable("x", (3,))
+    graph.connect(s, x)
+    assert pairs_of(graph.edge_index()) == symmetric_with_loops(
+        4, {(0, 1), (0, 2), (0, 3)}
+    )
+
+
+def test_a_model_without_edges_keeps_its_self_loops():
+    graph = GraphicalModel()
+    x = graph.add_variable("x", (1,))
+    graph.connect(x[:-1], x[1:])  # a chain of one node has no edges
+    assert graph.edge_index().as_tensor().tolist() == [[0], [0]]
+    assert graph.without_intermediates().edge_index().as_tensor().tolist() == [[0], [0]]
+    assert GraphicalModel().edge_index().shape == (2, 0)
+
+
+@st.composite
+def models(draw):
+    """A random model: its nodes, which are dropped, edges along the order, factors."""
+    rng = draw(st.randoms(use_true_random=True))  # else most models are tiny
+    nodes = range(rng.randint(1, 10))
+    dropped = {v for v in nodes if rng.random() < 0.5}
+    every = [(a, b) for a in nodes for b in nodes if a < b]
+    edges = rng.choices(every, k=rng.randrange(2 * len(nodes))) if every else []
+    factors = [rng.choices(nodes, k=rng.randint(1, 3)) for _ in range(rng.randrange(4))]
+    return len(nodes), dropped, edges, factors
+
+
+def build(num_nodes, dropped, edges, factors):
+    graph = GraphicalModel()
+    for v in range(num_nodes):
+        role = Role.INTERMEDIATE if v in dropped else Role.LATENT
+        graph.add_variable(f"v{v}", (), role=role)
+    for a, b in edges:
+        graph.connect(torch.tensor(a), torch.tensor(b))
+    for factor in factors:
+        graph.factor(torch.tensor(factor))
+    return graph
+
+
+@given(models())
+def test_edge_index_of_random_models_equals_brute_force(model):
+    num_nodes, _, edges, factors = model
+    edge_index = build(*model).edge_index()
+    links = set(edges) | cliques(map(set, factors))
+    assert pairs_of(edge_index) == symmetric_with_loops(num_nodes, links)
+    listed = edge_index.as_tensor().t().tolist()
+    assert listed == sorted(listed, key=lambda edge: (edge[1], edge[0]))
+    assert len(listed) == len(set(map(tuple, listed)))
+
+
+@given(models())
+def test_edge_index_is_symmetric_and_says_what_it_is(model):
+    edge_index = build(*model).edge_index()
+    assert {(b, a) for a, b in pairs_of(edge_index)} == pairs_of(edge_index)
+    assert edge_index.is_sorted_by_col and edge_index.is_undirected
+    assert edge_index.sparse_size() == (model[0], model[0])
+    edge_index.validate()
+
+
+# without_intermediates
+
+
+@settings(max_examples=200)
+@given(models())
+def test_eliminating_intermediates_equals_brute_force_on_random_models(model):
+    num_nodes, dropped, _, _ = model
+    kept_edges, kept_links = eliminate(*model)
+    graph = build(*model).without_intermediates()
+    directed = set(map(tuple, graph.edges().t().tolist()))
+    assert directed == renumbered(num_nodes, dropped, kept_edges)
+    links = renumbered(num_nodes, dropped, kept_edges | kept_links)
+    expected = symmetric_with_loops(num_nodes - len(dropped), links)
+    assert pairs_of(graph.edge_index()) == expected
+
+
+def test_a_chain_of_intermediates_becomes_one_edge():
+    graph = build(5, {1, 2, 3}, [(0, 1), (1, 2), (2, 3), (3, 4)], [])
+    assert graph.without_intermediates().edges().tolist() == [[0], [1]]
+
+
+def test_a_chain_of_intermediates_survives_an_edge_stated_twice():
+    graph = build(4, {1, 2}, [(0, 1), (0, 1), (1, 2), (2, 3)], [])
+    assert graph.without_intermediates().edges().tolist() == [[0], [1]]
+
+
+def test_branching_intermediates_link_all_ancestors_to_all_descendants():
+    # 0 -> 2, 1 -> 3; 2 and 3 -> 4 and 5; 4 -> 6, 5 -> 7; 2..5 are dropped
+    middle = [(2, 4), (2, 5), (3, 4), (3, 5)]
+    graph = build(8, {2, 3, 4, 5}, [(0, 2), (1, 3), *middle, (4, 6), (5, 7)], [])
+    edges = set(map(tuple, graph.without_intermediates().edges().t().tolist()))
+    assert edges == {(0, 2), (0, 3), (1, 2), (1, 3)}
+
+
+def test_a_factor_with_an_intermediate_passes_to_its_parents():
+    # c = f(p, q) and x share a factor, so p, q and x do once c is gone
+    graph = build(4, {2}, [(0, 2), (1, 2)], [[2, 3]]).without_intermediates()
+    assert graph.edges().numel() == 0
+    expected = symmetric_with_loops(3, cliques([[0, 1, 2]]))
+    assert pairs_of(graph.edge_index()) == expected
+
+
+def test_a_factor_between_two_intermediates_links_their_parents():
+    # each of the two has one parent, and they share a third
+    edges = [(0, 3), (1, 4), (2, 3), (2, 4)]
+    graph = build(5, {3, 4}, edges, [[3, 4]]).without_intermediates()
+    expected = symmetric_with_loops(3, cliques([[0, 1, 2]]))
+    assert pairs_of(graph.edge_index()) == expected
+
+
+def test_eliminating_intermediates_keeps_names_shapes_domains_and_roles():
+    graph = BCMF(m=2, n=3, k=4).graphical_model()
+    kept = graph.without_intermediates().variables
+    for name in ("A", "R", "E"):
+        before = graph.variables[name]
+        assert kept[name].shape == before.shape
+        assert kept[name].domain == before.domain
+        assert kept[name].role is before.role
+    assert graph.num_nodes == 2 * 4 + 4 * 3 + 2 * 3 * 4 + 2 * 3  # the old one is whole
+
+
+# to_networkx, repr, as_spec
+
+
+def test_to_networkx_tells_nodes_and_kinds_of_edges():
+    graph = GraphicalModel()
+    a = graph.add_variable("a", (1, 2), role=Role.OBSERVED)
+    b = graph.add_variable("b", (2,), role=Role.INTERMEDIATE)
+    graph.connect(a[0], b)
+    graph.factor(b)
+    graph.factor(a[0])
+    network = graph.to_networkx()
+    assert dict(network.nodes(data=True)) == {
+        0: {"variable": "a", "position": (0, 0), "role": "observed"},
+        1: {"variable": "a", "position": (0, 1), "role": "observed"},
+        2: {"variable": "b", "position": (0,), "role": "intermediate"},
+        3: {"variable": "b", "position": (1,), "role": "intermediate"},
+    }
+    assert {(u, v): kind for u, v, kind in network.edges(data="kind")} == {
+        (0, 2): "directed",
+        (1, 3): "directed",
+        (2, 3): "factor",
+        (3, 2): "factor",
+        (0, 1): "factor",
+        (1, 0): "factor",
+    }
+
+
+def test_to_networkx_of_bcmf_is_the_program_as_a_dag():
+    network = BCMF(m=2, n=2, k=2).graphical_model().to_networkx()
+    assert network.number_of_nodes() == 20 and network.number_of_edges() == 24
+    assert all(kind == "directed" for _, _, kind in network.edges(data="kind"))
+    position = network.nodes[8 + 5]
+    assert position == {"variable": "C", "position": (1, 0, 1), "role": "intermediate"}
+
+
+def test_repr_tells_variables_sizes_and_density():
+    text = repr(BCMF(m=2, n=3, k=4).graphical_model())
+    num_nodes, num_edges = 8 + 12 + 24 + 6, 50 + 2 * 3 * 24
+    for part in (
+        "A[2, 4] latent",
+        "R[4, 3] latent",
+        "C[2, 3, 4] intermediate",
+        "E[2, 3] observed",
+        f"{num_nodes} nodes",
+        f"{num_edges} edges",
+        f"density {num_edges / num_nodes**2:.2%}",
+    ):
+        assert part in text
+    assert "0 nodes" in repr(GraphicalModel())
+
+
+def test_spec_does_not_depend_on_sizes():
+    spec = as_spec(BCMF(m=1, n=2, k=3).graphical_model())
+    assert spec == as_spec(BCMF(m=5, n=4, k=3).graphical_model())
+    assert spec[1] == {"name": "R", "num_classes": 2, "role": "latent"}
+    assert spec[3] == {"name": "E", "num_classes": None, "role": "observed"}
+
+
+# encode, unpack, decode
+
+
+def mixed_model():
+    graph = GraphicalModel()
+    graph.add_variable("real", (2, 2), Continuous(-3, 3))
+    graph.add_variable("digit", (3,), Categorical(9))
+    graph.add_variable("bit", (), Categorical(2))
+    graph.add_variable("other", (1,))
+    graph.add_variable("digit2", (2,), Categorical(9))
+    return graph
+
+
+MIXED = {
+    "real": torch.tensor([[0.5, -1.0], [2.0, 0.0]]),
+    "digit": torch.tensor([8, 0, 4]),
+    "bit": torch.tensor(1),
+    "other": torch.tensor([-7.5]),
+    "digit2": torch.tensor([3, 3]),
+}
+
+
+def test_each_domain_owns_columns_that_its_variables_share():
+    graph = mixed_model()
+    assert graph.num_columns == 1 + 9 + 2
+    assert graph.columns() == {
+        "real": slice(0, 1),
+        "digit": slice(1, 10),
+        "bit": slice(10, 12),
+        "other": slice(0, 1),
+        "digit2": slice(1, 10),
+    }
+
+
+def test_encode_fills_only_the_columns_of_a_nodes_domain():
+    x = mixed_model().encode(MIXED)
+    expected = torch.zeros(11, 12)
+    expected[0:4, 0] = torch.tensor([0.5, -1.0, 2.0, 0.0])
+    for node, digit in zip([4, 5, 6, 9, 10], [8, 0, 4, 3, 3], strict=True):
+        expected[node, 1 + digit] = 1
+    expected[7, 11] = 1
+    expected[8, 0] = -7.5
+    assert_close(x, expected)
+
+
+def test_encoded_values_decode_to_themselves():
+    graph = mixed_model()
+    decoded = graph.decode(graph.encode(MIXED))
+    assert list(decoded) == list(MIXED)
+    for name, values in MIXED.items():
+        assert_close(decoded[name], values)
+
+
+def test_decode_keeps_leading_batch_dimensions():
+    graph = mixed_model()
+    single = graph.encode(MIXED)
+    flipped = graph.encode({**MIXED, "digit": torch.tensor([1, 2, 3])})
+    x = torch.stack([torch.stack([single, flipped]), torch.stack([flipped, single])])
+    decoded = graph.decode(x)  # [2, 2, N, W]
+    for name, values in MIXED.items():
+        assert decoded[name].shape == (2, 2, *values.shape)
+        assert_close(decoded[name][1, 1], values)
+    assert decoded["digit"][0].tolist() == [[8, 0, 4], [1, 2, 3]]
+    assert decoded["digit"].dtype == torch.long
+
+
+def test_unpack_gives_each_variable_its_rows_in_its_shape():
+    graph = mixed_model()
+    rows = torch.arange(2 * 11 * 3).view(2, 11, 3)
+    named = graph.unpack(rows)
+    assert named["real"].shape == (2, 2, 2, 3)
+    assert torch.equal(named["real"].reshape(2, 4, 3), rows[:, 0:4])
+    assert torch.equal(named["bit"], rows[:, 7])
+    assert torch.equal(named["digit2"], rows[:, 9:11])
+
+
+def test_variables_left_out_of_encode_are_zero():
+    x = mixed_model().encode({"bit": torch.tensor(0)})
+    assert x.sum() == 1 and x[7, 10] == 1
+
+
+# errors
+
+
+def test_a_second_variable_of_one_name_is_refused():
+    graph = GraphicalModel()
+    graph.add_variable("x", (2,))
+    with pytest.raises(ValueError, match=r"unique.*got 'x'"):
+        graph.add_variable("x", (3,))
+
+
+def test_an_empty_name_is_refused():
+    with pytest.raises(ValueError, match="name that is not empty"):
+        GraphicalModel().add_variable("", (2,))
+
+
+@pytest.mark.parametrize("shape", [(0,), (2, 0), (-1,)])
+def test_a_size_below_one_is_refused(shape):
+    with pytest.raises(ValueError, match="size of variable 'x' must be at least 1"):
+        GraphicalModel().add_variable("x", shape)
+
+
+def test_a_refused_variable_leaves_the_model_as_it_was():
+    graph = GraphicalModel()
+    with pytest.raises(ValueError):
+        graph.add_variable("x", (0,))
+    assert graph.num_nodes == 0 and not graph.variables
+
+
+def test_connect_names_shapes_that_do_not_broadcast():
+    graph = GraphicalModel()
+    a, b = graph.add_variable("a", (2,)), graph.add_variable("b", (3, 4))
+    with pytest.raises(ValueError, match=r"\[:, None\].*got \(2,\) and \(3, 4\)"):
+        graph.connect(a, b)
+
+
+@pytest.mark.parametrize("ids", [[0, 1], 0, torch.tensor([0.0, 1.0]), "x"])
+def test_only_node_ids_are_taken(ids):
+    graph = GraphicalModel()
+    x = graph.add_variable("x", (2,))
+    for call in (
+        lambda: graph.connect(ids, x),
+        lambda: graph.connect(x, ids),
+        lambda: graph.factor(ids),
+    ):
+        with pytest.raises(TypeError, match="node ids as add_variable"):
+            call()
+
+
+@pytest.mark.parametrize("node", [-1, 2])
+def test_ids_of_no_node_are_refused(node):
+    graph = GraphicalModel()
+    x = graph.add_variable("x", (2,))
+    with pytest.raises(ValueError, match=rf"0\.\.1 \(got {node}\.\.{node}\)"):
+        graph.connect(torch.tensor([node]), x[:1])
+    with pytest.raises(ValueError, match=r"0\.\.1"):
+        graph.factor(torch.tensor([0, node]))
+
+
+def test_a_node_cannot_be_its_own_parent():
+    graph = GraphicalModel()
+    x = graph.add_variable("x", (3,))
+    with pytest.raises(ValueError, match=r"own parent.*got node 0"):
+        graph.connect(x[:, None], x)
+    assert graph.edges().numel() == 0
+
+
+def test_a_factor_needs_a_dimension_to_run_along():
+    graph = GraphicalModel()
+    x = graph.add_variable("x", ())
+    with pytest.raises(ValueError, match=r"last dimension.*got shape \(\)"):
+        graph.factor(x)
+    with pytest.raises(ValueError, match=r"got shape \(1, 0\)"):
+        graph.factor(x.view(1, 1)[:, :0])
+
+
+def test_unpack_refuses_rows_that_are_not_one_per_node():
+    with pytest.raises(ValueError, match=r"one row per node.*got shape \(3, 12\)"):
+        mixed_model().unpack(torch.zeros(3, 12))
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"digit": torch.tensor([1, 2])},
+        {"real": torch.zeros(4)},
+        {"real": torch.zeros(2, 2, 1)},
+        {"digit": torch.tensor([0, 9, 1])},
+    ],
+    ids=["too few", "flat", "extra axis", "class 9 of 9"],
+)
+def test_encode_refuses_values_of_another_shape_or_domain(values):
+    (name,) = values
+    with pytest.raises(ValueError, match=f"{name}.*got"):
+        mixed_model().encode(values)

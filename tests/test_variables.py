@@ -1,0 +1,76 @@
+"""Domains: values <-> columns, and what lies outside."""
+
+import math
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from gsdm_pyg import Categorical, Continuous, Role, Variable
+
+
+def test_categorical_encodes_one_hot_and_decodes_by_argmax():
+    values = torch.tensor([[0, 2, 1], [1, 1, 0]])
+    columns = Categorical(3).encode(values)
+    assert_close(columns[0], torch.tensor([[1.0, 0, 0], [0, 0, 1], [0, 1, 0]]))
+    assert columns.shape == (2, 3, 3)
+    noisy = columns + 0.4 * torch.rand(columns.shape)
+    assert torch.equal(Categorical(3).decode(noisy), values)
+    assert Categorical(3).decode(noisy).dtype == torch.long
+
+
+def test_continuous_round_trips_and_clamps_to_its_bounds():
+    values = torch.tensor([-0.5, 0.25, 1.5])
+    columns = Continuous(0, 1).encode(values)
+    assert columns.shape == (3, 1)
+    assert_close(Continuous().decode(columns), values)
+    assert_close(Continuous(0, 1).decode(columns), torch.tensor([0.0, 0.25, 1.0]))
+    assert_close(Continuous(low=0).decode(columns), torch.tensor([0.0, 0.25, 1.5]))
+
+
+def test_continuous_encodes_integers_as_the_default_float():
+    assert Continuous().encode(torch.tensor([1, 2])).dtype == torch.get_default_dtype()
+
+
+def test_outside_names_the_values_that_a_domain_lacks():
+    real = torch.tensor([-math.inf, -1.0, 0.0, 1.0, 1.5, math.inf, math.nan])
+    unbounded = torch.tensor([True, False, False, False, False, True, True])
+    assert torch.equal(Continuous().outside(real), unbounded)
+    unit = torch.tensor([True, True, False, False, True, True, True])
+    assert torch.equal(Continuous(0, 1).outside(real), unit)
+    values = torch.tensor([-1.0, 0.0, 0.5, 1.0, 2.0, math.nan])
+    binary = torch.tensor([True, False, True, False, True, True])
+    assert torch.equal(Categorical(2).outside(values), binary)
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int32, torch.bool, torch.float64])
+def test_categorical_takes_classes_of_any_dtype(dtype):
+    values = torch.tensor([0, 1, 1]).to(dtype)
+    assert not Categorical(2).outside(values).any()
+    assert torch.equal(
+        Categorical(2).encode(values).argmax(-1), torch.tensor([0, 1, 1])
+    )
+
+
+@pytest.mark.parametrize("num_classes", [1, 0, -2])
+def test_categorical_refuses_fewer_than_two_classes(num_classes):
+    with pytest.raises(ValueError, match=rf"Categorical\(2\).*got {num_classes}\)"):
+        Categorical(num_classes)
+
+
+@pytest.mark.parametrize("bounds", [(1, 0), (1, 1), (0, math.nan)])
+def test_continuous_refuses_bounds_out_of_order(bounds):
+    with pytest.raises(ValueError, match=rf"low < high \(got {bounds[0]} and"):
+        Continuous(*bounds)
+
+
+def test_domains_describe_themselves_in_words():
+    assert str(Continuous()) == "real numbers"
+    assert str(Continuous(0, 1)) == "real numbers in [0, 1]"
+    assert str(Categorical(9)) == "classes 0..8"
+
+
+def test_a_variable_numbers_its_nodes_from_first_node():
+    variable = Variable("a", (2, 3), Continuous(), Role.LATENT, first_node=5)
+    assert variable.num_nodes == 6 and variable.nodes == slice(5, 11)
+    assert Variable("s", (), Continuous(), Role.LATENT, 4).nodes == slice(4, 5)
