@@ -128,7 +128,7 @@ def _parser() -> argparse.ArgumentParser:
     shared.add_argument("sizes", nargs="*", help="sizes of the problem, such as m=8")
     shared.add_argument("--problem", help="path/to/file.py:ClassName, if not built in")
     shared.add_argument("--steps", type=int, default=50, help="network evaluations")
-    shared.add_argument("--solver", choices=get_args(Solver), default="ddim_sde")
+    shared.add_argument("--solver", choices=get_args(Solver), default="ddpm")
     shared.add_argument("--seed", type=int, default=0)
 
     evaluation = commands.add_parser(

@@ -108,7 +108,7 @@ class EvaluationConfig(Section):
     num_instances: PositiveInt = 16
     final_instances: PositiveInt = 64
     steps: PositiveInt = 50
-    solver: Solver = "ddim_sde"
+    solver: Solver = "ddpm"
     pictures: NonNegativeInt = 2
 
 

@@ -72,7 +72,7 @@ def check_given(
         known[name] = torch.zeros(variable.shape, dtype=torch.bool)
         if name not in given:
             continue
-        value = torch.as_tensor(given[name]).cpu()
+        value = _as_tensor(name, given[name])
         value = value.long() if value.dtype == torch.bool else value
         if tuple(value.shape) != variable.shape:
             raise ValueError(
@@ -88,6 +88,18 @@ def check_given(
             )
         values[name] = torch.where(known[name], value, 0)
     return values, known
+
+
+def _as_tensor(name: str, value: Any) -> Tensor:
+    try:
+        if isinstance(value, Tensor):
+            return value.detach().cpu()
+        return torch.from_numpy(np.array(value))  # a copy: strides may be negative
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"given[{name!r}] must be an array of numbers, NaN where unknown "
+            f"(got {value!r})."
+        ) from error
 
 
 def collate(graphs: list[Data]) -> Batch:

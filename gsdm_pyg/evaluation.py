@@ -28,7 +28,7 @@ def evaluate(
     problem: Problem,
     num_instances: int = 64,
     steps: int = 50,
-    solver: Solver = "ddim_sde",
+    solver: Solver = "ddpm",
     seed: int = 0,
     max_nodes: int = 200_000,
 ) -> Evaluation:

@@ -114,6 +114,16 @@ class GraphicalModel:
         joined = torch.cat(pairs, dim=1)
         return joined[:, joined[0] != joined[1]]
 
+    def _members(self) -> Tensor:
+        """Pairs [2, P] (factor, node), factors counted from 0."""
+        members, first = [torch.empty(2, 0, dtype=torch.long)], 0
+        for clique in self._cliques:
+            factor = torch.arange(first, first + len(clique))
+            factor = factor.repeat_interleave(clique.size(1))
+            members.append(torch.stack([factor, clique.reshape(-1)]))
+            first += len(clique)
+        return torch.cat(members, dim=1)
+
     def edge_index(self) -> EdgeIndex:
         """Who attends to whom: symmetric, with self-loops, sorted by destination."""
         directed, loops = self.edges(), torch.arange(self.num_nodes).expand(2, -1)
@@ -141,11 +151,12 @@ class GraphicalModel:
                 new_id[variable.nodes] = ids.reshape(-1)
         edges, dropped = self.edges(), new_id < 0
         ancestry = _through(dropped, edges)
-        linked = _replace_ends(edges, dropped, ancestry, ends=(0,))
+        linked = _replace_last(edges.flip(0), dropped, ancestry).flip(0)
         linked = linked[:, ~dropped[linked[1]]]
         if linked.numel():
             kept._edges.append(new_id[linked])
-        pairs = _replace_ends(self.factor_pairs(), dropped, ancestry, ends=(0, 1))
+        members = _replace_last(self._members(), dropped, ancestry)
+        pairs = _join(members.flip(0), members)
         pairs = pairs[:, pairs[0] != pairs[1]]
         if pairs.numel():
             kept._cliques.append(new_id[pairs].t())
@@ -157,7 +168,19 @@ class GraphicalModel:
         for name, columns in self.columns().items():
             if name in values:
                 variable = self.variables[name]
-                encoded = variable.domain.encode(torch.as_tensor(values[name]))
+                value = torch.as_tensor(values[name])
+                if tuple(value.shape) != variable.shape:
+                    raise ValueError(
+                        f"Variable {name!r} has the shape {variable.shape} "
+                        f"(got {tuple(value.shape)})."
+                    )
+                classes = variable.domain.num_classes
+                if classes and (wrong := variable.domain.outside(value)).any():
+                    raise ValueError(
+                        f"Variable {name!r} takes {variable.domain} "
+                        f"(got {value[wrong][0].item()})."
+                    )
+                encoded = variable.domain.encode(value)
                 x[variable.nodes, columns] = encoded.reshape(variable.num_nodes, -1)
         return x
 
@@ -249,11 +272,11 @@ class GraphicalModel:
 def _through(dropped: Tensor, edges: Tensor) -> Tensor:
     """Pairs [2, P] (kept ancestor, dropped node) linked through dropped nodes only."""
     into_dropped = edges[:, dropped[edges[1]]]
-    frontier = into_dropped[:, ~dropped[into_dropped[0]]]
+    frontier = torch.unique(into_dropped[:, ~dropped[into_dropped[0]]], dim=1)
     between = into_dropped[:, dropped[into_dropped[0]]]
     found = frontier
     for _ in range(int(dropped.sum())):
-        frontier = _join(frontier, between)
+        frontier = torch.unique(_join(frontier, between), dim=1)
         longer = torch.unique(torch.cat([found, frontier], dim=1), dim=1)
         if longer.size(1) == found.size(1):
             break
@@ -276,17 +299,11 @@ def _join(left: Tensor, right: Tensor) -> Tensor:
     )
 
 
-def _replace_ends(
-    pairs: Tensor, dropped: Tensor, ancestry: Tensor, ends: tuple[int, ...]
-) -> Tensor:
-    """`pairs` [2, P] with dropped nodes at these ends replaced by their ancestors."""
-    for end in ends:
-        oriented = pairs if end == 1 else pairs.flip(0)  # the end in question is last
-        gone = dropped[oriented[1]]
-        expanded = _join(oriented[:, gone], ancestry.flip(0))
-        oriented = torch.cat([oriented[:, ~gone], expanded], dim=1)
-        pairs = oriented if end == 1 else oriented.flip(0)
-    return pairs
+def _replace_last(pairs: Tensor, dropped: Tensor, ancestry: Tensor) -> Tensor:
+    """`pairs` [2, P] with dropped nodes in the last row replaced by their ancestors."""
+    gone = dropped[pairs[1]]
+    expanded = _join(pairs[:, gone], ancestry.flip(0))
+    return torch.cat([pairs[:, ~gone], expanded], dim=1)
 
 
 def as_spec(graph: GraphicalModel) -> list[dict[str, str | int | None]]:

@@ -179,7 +179,7 @@ class GSDM(ModelFolder, library_name="gsdm_pyg", model_card_template=CARD):
         given: Mapping[str, Any] | None = None,
         num_samples: int = 1,
         steps: int = 50,
-        solver: Solver = "ddim_sde",
+        solver: Solver = "ddpm",
         generator: torch.Generator | None = None,
         max_nodes: int = 200_000,
     ) -> dict[str, Tensor]:
@@ -209,7 +209,7 @@ class GSDM(ModelFolder, library_name="gsdm_pyg", model_card_template=CARD):
         self,
         graphs: list[Data],
         steps: int = 50,
-        solver: Solver = "ddim_sde",
+        solver: Solver = "ddpm",
         generator: torch.Generator | None = None,
         max_nodes: int = 200_000,
     ) -> list[Tensor]:

@@ -37,7 +37,7 @@ def mask_figure(graph: GraphicalModel) -> Figure:
     mask = source.new_zeros(graph.num_nodes, graph.num_nodes)
     mask[target.as_tensor(), source.as_tensor()] = 1
     ax.imshow(mask, cmap="gray", interpolation="nearest")
-    centres = [v.first_node + v.num_nodes / 2 for v in graph.variables.values()]
+    centres = [v.first_node + (v.num_nodes - 1) / 2 for v in graph.variables.values()]
     for variable in list(graph.variables.values())[1:]:
         ax.axhline(variable.first_node - 0.5, color="tab:red", linewidth=0.5)
         ax.axvline(variable.first_node - 0.5, color="tab:red", linewidth=0.5)

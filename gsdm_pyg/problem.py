@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
+import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
@@ -43,6 +44,7 @@ class Problem(ABC):
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         dataclass(frozen=True)(cls)
+        cls.reference = None
         Problem.registry[cls.__name__] = cls
 
     def __post_init__(self) -> None:
@@ -196,11 +198,18 @@ def _load(name: str) -> type[Problem]:
         if getattr(module, "__file__", None) == str(file):
             break
     else:
-        spec = importlib.util.spec_from_file_location(f"gsdm_problem_{file.stem}", file)
+        digest = zlib.crc32(str(file).encode())
+        spec = importlib.util.spec_from_file_location(
+            f"gsdm_problem_{file.stem}_{digest:08x}", file
+        )
         assert spec is not None and spec.loader is not None
         module = importlib.util.module_from_spec(spec)
         sys.modules[spec.name] = module
-        spec.loader.exec_module(module)
+        try:
+            spec.loader.exec_module(module)
+        except BaseException:
+            del sys.modules[spec.name]
+            raise
     problem = getattr(module, class_name, None)
     if not (isinstance(problem, type) and issubclass(problem, Problem)):
         raise ValueError(

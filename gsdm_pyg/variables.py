@@ -83,7 +83,7 @@ class Categorical:
     def outside(self, values: Tensor) -> Tensor:
         """Which values [...] do not belong to the domain."""
         return ~(
-            (values >= 0) & (values < self.num_classes) & (values == values.floor())
+            (values >= 0) & (values < self.num_classes) & (values == values.long())
         )
 
     def __str__(self) -> str:

@@ -7,7 +7,6 @@ from typing import Any, Literal
 
 import torch
 from diffusers import (
-    DDIMScheduler,
     DDPMScheduler,
     DPMSolverMultistepScheduler,
     UniPCMultistepScheduler,
@@ -15,20 +14,18 @@ from diffusers import (
 from diffusers.utils.torch_utils import randn_tensor
 from torch import Tensor
 
-Solver = Literal["ddpm", "ddim", "ddim_sde", "dpm++", "dpm++_sde", "unipc"]
+Solver = Literal["ddpm", "ddim", "dpm++", "dpm++_sde", "unipc"]
 
-_SOLVERS: dict[str, tuple[type, dict[str, Any], dict[str, Any]]] = {
-    # name: (scheduler, arguments of the scheduler, arguments of its step)
-    "ddpm": (DDPMScheduler, {"clip_sample": False}, {}),
-    "ddim": (DDIMScheduler, {"clip_sample": False}, {}),
-    "ddim_sde": (DDIMScheduler, {"clip_sample": False}, {"eta": 1.0}),
-    "dpm++": (DPMSolverMultistepScheduler, {"algorithm_type": "dpmsolver++"}, {}),
-    "dpm++_sde": (
+_SOLVERS: dict[str, tuple[type, dict[str, Any]]] = {
+    "ddpm": (DDPMScheduler, {"clip_sample": False}),
+    # DDIM's update; diffusers' DDIMScheduler errs where steps do not divide T.
+    "ddim": (
         DPMSolverMultistepScheduler,
-        {"algorithm_type": "sde-dpmsolver++"},
-        {},
+        {"algorithm_type": "dpmsolver++", "solver_order": 1},
     ),
-    "unipc": (UniPCMultistepScheduler, {}, {}),
+    "dpm++": (DPMSolverMultistepScheduler, {"algorithm_type": "dpmsolver++"}),
+    "dpm++_sde": (DPMSolverMultistepScheduler, {"algorithm_type": "sde-dpmsolver++"}),
+    "unipc": (UniPCMultistepScheduler, {}),
 }
 
 
@@ -39,7 +36,7 @@ def sample(
     observed: Tensor,
     beta: Tensor,
     steps: int = 50,
-    solver: Solver = "ddim_sde",
+    solver: Solver = "ddpm",
     generator: torch.Generator | None = None,
 ) -> Tensor:
     """Draw x0 given the observed rows of x.
@@ -50,8 +47,8 @@ def sample(
         observed: Which rows to keep, [N].
         beta: beta_1..beta_T of the schedule, [T].
         steps: Evaluations of `denoise`.
-        solver: "ddpm", "ddim", "dpm++" and "unipc" name diffusers' schedulers; "ddim"
-            and "dpm++" follow the ODE, "ddim_sde" and "dpm++_sde" the SDE.
+        solver: "ddpm" (ancestral sampling, also DDIM with eta = 1) and "dpm++_sde"
+            follow the SDE; "ddim", "dpm++" and "unipc" the ODE.
         generator: Source of randomness, on the device of x or on the CPU.
     """
     if solver not in _SOLVERS:
@@ -60,7 +57,7 @@ def sample(
         raise ValueError(
             f"steps lies between 1 and the {len(beta)} of the schedule (got {steps})."
         )
-    scheduler_class, arguments, step_arguments = _SOLVERS[solver]
+    scheduler_class, arguments = _SOLVERS[solver]
     scheduler = scheduler_class(
         num_train_timesteps=len(beta),
         trained_betas=beta.tolist(),
@@ -69,13 +66,18 @@ def sample(
         **arguments,
     )
     scheduler.set_timesteps(steps, device=x.device)
-    if solver != "unipc":  # whose step draws nothing and takes no generator
-        step_arguments = {**step_arguments, "generator": generator}
+    # Rounding makes diffusers append t = -1 for some numbers of steps: cut it off.
+    scheduler.timesteps = scheduler.timesteps[:steps]
+    scheduler.num_inference_steps = steps
+    if hasattr(scheduler, "sigmas"):
+        scheduler.sigmas = torch.cat([scheduler.sigmas[:steps], scheduler.sigmas[-1:]])
+    # UniPC's step draws nothing and takes no generator.
+    random = {} if solver == "unipc" else {"generator": generator}
     keep = observed[:, None]
     noise = randn_tensor(x.shape, generator, x.device, x.dtype)
     xt = torch.where(keep, x, noise)
     for t in scheduler.timesteps:
         x0_hat = denoise(xt, int(t))
-        xt = scheduler.step(x0_hat, t, xt, return_dict=False, **step_arguments)[0]
+        xt = scheduler.step(x0_hat, t, xt, return_dict=False, **random)[0]
         xt = torch.where(keep, x, xt)
     return xt

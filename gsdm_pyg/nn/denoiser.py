@@ -36,7 +36,7 @@ class Denoiser(nn.Module):
         backend: Backend = "auto",
     ) -> None:
         super().__init__()
-        if width % heads or width < 4 or width % 2:
+        if heads < 1 or width % heads or width < 4 or width % 2:
             raise ValueError(
                 "width must be even, at least 4 and a multiple of heads "
                 f"(got width={width}, heads={heads})."

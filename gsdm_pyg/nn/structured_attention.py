@@ -64,6 +64,12 @@ class StructuredAttentionConv(MessagePassing):
         qkv = self.lin_qkv(x).view(-1, 3, self.heads, self.out_channels)  # [N, 3, H, C]
         if self._fused(edge_index):
             assert isinstance(edge_index, EdgeIndex)
+            if edge_index.get_sparse_size() != (x.size(0), x.size(0)):
+                raise ValueError(
+                    "edge_index must know the number of nodes: pass EdgeIndex(..., "
+                    f"sparse_size=(N, N)) with as many as x has rows (got {x.size(0)} "
+                    f"rows and {tuple(edge_index.get_sparse_size())})."
+                )
             (rowptr, col), _ = edge_index.get_csc()
             out = csr_self_attention(qkv, rowptr, col)  # [N, H, C]
         else:

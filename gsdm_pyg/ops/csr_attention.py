@@ -1,37 +1,19 @@
-"""CSR attention."""
+"""Attention over the edges of a graph, in compressed sparse rows: the public functions.
 
-import math
+    out_i = sum_j softmax_j(scale q_i . k_j + bias_ij) v_j   over the edges j -> i
+
+No message per edge is ever stored: an edge costs time, a node costs memory.
+"""
+
 from typing import Literal
 
-import torch
 from torch import Tensor
 
-from gsdm_pyg.ops import cpu, reference
+from gsdm_pyg.ops import library, reference
+from gsdm_pyg.ops.checks import check_graph, check_heads, check_packed
+from gsdm_pyg.ops.csr import Transpose, transpose_csr
 
-Transpose = tuple[Tensor, Tensor, Tensor]
 Backend = Literal["auto", "reference", "cpu", "triton"]
-
-
-class _SelfAttention(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, qkv, rowptr, col, scale):
-        q, k, v = qkv.unbind(1)
-        out, lse = cpu.forward(q, k, v, rowptr, col, None, scale)
-        ctx.save_for_backward(qkv, rowptr, col, out, lse)
-        ctx.scale = scale
-        return out
-
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx, grad):
-        qkv, rowptr, col, out, lse = ctx.saved_tensors
-        dqkv = torch.empty(qkv.shape, dtype=qkv.dtype)
-        if grad.stride(-1) != 1:
-            grad = grad.contiguous()
-        cpu.backward(
-            *qkv.unbind(1), rowptr, col, out, lse, grad, *dqkv.unbind(1), ctx.scale
-        )
-        return dqkv, None, None, None
 
 
 def csr_attention(
@@ -45,9 +27,41 @@ def csr_attention(
     scale: float | None = None,
     backend: Backend = "auto",
 ) -> Tensor:
-    """Attention over the incoming edges of every row."""
-    scale = 1 / math.sqrt(q.size(-1)) if scale is None else scale
-    return reference.csr_attention(q, k, v, rowptr, col, bias, scale)
+    r"""Softmax attention of every destination over its incoming edges.
+
+    .. math::
+        \mathrm{out}_i = \sum_{j \to i} \mathrm{softmax}_j
+            (s \, q_i^\top k_j + b_{ij}) \, v_j
+
+    A destination without edges, or with :math:`-\infty` as every bias, gets 0.
+
+    Args:
+        q: Queries of the destinations, [N_dst, H, C]. Like k and v it may be a strided
+            view (one third of a fused projection) and is not copied.
+        k: Keys of the sources, [N_src, H, C].
+        v: Values of the sources, [N_src, H, C].
+        rowptr: Where the incoming edges of every destination begin, [N_dst + 1].
+        col: The source of every edge, [E]; int32 or int64, like rowptr.
+        transpose: The transposed graph, from :func:`transpose_csr`. None says that the
+            graph is symmetric: where j -> i is an edge, i -> j is one as often.
+        bias: Added to the logits, [E, H]. With a bias the backward pass needs the
+            transposed graph also where it is symmetric, and sorts the edges for it
+            unless it is given.
+        scale: Factor of the logits; 1 / sqrt(C) unless given.
+        backend: "auto" takes the fused kernels wherever they run, and else the
+            reference in plain torch; a name insists.
+
+    Returns:
+        [N_dst, H, C]
+    """
+    check_heads(q, k, v)
+    check_graph(q, k.size(0), rowptr, col, transpose, bias)
+    scale = q.size(-1) ** -0.5 if scale is None else scale
+    if not is_fused(q, backend):
+        return reference.csr_attention(q, k, v, rowptr, col, bias, scale)
+    if bias is not None:
+        bias, transpose = prepare_bias(bias, q, rowptr, col, transpose, k.size(0))
+    return library.attention((q, k, v), rowptr, col, transpose or (), bias, scale)
 
 
 def csr_self_attention(
@@ -59,9 +73,61 @@ def csr_self_attention(
     scale: float | None = None,
     backend: Backend = "auto",
 ) -> Tensor:
-    """Attention with queries, keys and values packed as [N, 3, H, C]."""
-    scale = 1 / math.sqrt(qkv.size(-1)) if scale is None else scale
-    if transpose is None and bias is None and backend in ("auto", "cpu"):
-        return _SelfAttention.apply(qkv, rowptr, col, scale)
-    q, k, v = qkv.unbind(1)
-    return csr_attention(q, k, v, rowptr, col, transpose, bias, scale, backend)
+    """:func:`csr_attention` within one set of nodes, from one fused projection.
+
+    The gradient of `qkv` is written as one tensor, without copies.
+
+    Args:
+        qkv: Queries, keys and values, [N, 3, H, C].
+        rowptr: See :func:`csr_attention`, like all others.
+        col: The source of every edge, [E].
+        transpose: The transposed graph; None for a symmetric one.
+        bias: Added to the logits, [E, H].
+        scale: Factor of the logits; 1 / sqrt(C) unless given.
+        backend: Which implementation to take.
+
+    Returns:
+        [N, H, C]
+    """
+    check_packed(qkv)
+    check_graph(qkv, qkv.size(0), rowptr, col, transpose, bias)
+    scale = qkv.size(-1) ** -0.5 if scale is None else scale
+    if not is_fused(qkv, backend):
+        q, k, v = qkv.unbind(1)
+        return reference.csr_attention(q, k, v, rowptr, col, bias, scale)
+    if bias is not None:
+        bias, transpose = prepare_bias(bias, qkv, rowptr, col, transpose, qkv.size(0))
+    return library.attention((qkv,), rowptr, col, transpose or (), bias, scale)
+
+
+def is_fused(x: Tensor, backend: Backend) -> bool:
+    """Whether the fused kernels serve, and not the reference."""
+    available = library.FUSED.get(x.device.type) if x.dtype in library.DTYPES else None
+    if backend == "auto":
+        return available is not None
+    if backend not in ("reference", "cpu", "triton"):
+        raise ValueError(
+            f'backend must be "auto", "reference", "cpu" or "triton" (got {backend!r})'
+        )
+    if backend not in ("reference", available):
+        raise RuntimeError(
+            f"backend={backend!r} cannot run here: it needs "
+            + ("Numba, " if backend == "cpu" else "Triton, ")
+            + f"a {'CPU' if backend == 'cpu' else 'CUDA'} tensor and a floating-point "
+            f'dtype; backend="auto" takes what there is (got {x.dtype} on {x.device})'
+        )
+    return backend != "reference"
+
+
+def prepare_bias(
+    bias: Tensor,
+    q: Tensor,
+    rowptr: Tensor,
+    col: Tensor,
+    transpose: Transpose | None,
+    num_src: int,
+) -> tuple[Tensor, Transpose]:
+    """The bias as kernels read it, and the transposed graph that its edges need."""
+    if transpose is None:
+        transpose = transpose_csr(rowptr, col, num_src)
+    return bias.to(q.dtype).contiguous(), transpose

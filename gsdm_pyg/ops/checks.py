@@ -1,0 +1,80 @@
+"""What csr_attention refuses, because a kernel would misread it."""
+
+import torch
+from torch import Tensor
+
+from gsdm_pyg.ops.csr import Transpose
+
+
+def check_heads(q: Tensor, k: Tensor, v: Tensor) -> None:
+    """q [N_dst, H, C], k and v [N_src, H, C], of one dtype on one device."""
+    shapes = q.dim() == 3 and k.shape == v.shape and k.shape[1:] == q.shape[1:]
+    if not shapes or q.size(2) == 0:
+        raise ValueError(
+            "q must be [N_dst, H, C], and k and v [N_src, H, C], with C > 0 "
+            f"(got {list(q.shape)}, {list(k.shape)}, {list(v.shape)})"
+        )
+    if not q.dtype == k.dtype == v.dtype or not q.device == k.device == v.device:
+        raise TypeError(
+            "q, k and v must have one dtype and device; convert them with .to() "
+            f"(got {q.dtype} on {q.device}, {k.dtype} on {k.device}, "
+            f"{v.dtype} on {v.device})"
+        )
+
+
+def check_packed(qkv: Tensor) -> None:
+    """qkv [N, 3, H, C]."""
+    if qkv.dim() != 4 or qkv.size(1) != 3 or qkv.size(3) == 0:
+        raise ValueError(
+            "qkv must hold queries, keys and values as [N, 3, H, C] with C > 0 "
+            f"(got {list(qkv.shape)})"
+        )
+
+
+def check_graph(
+    q: Tensor,
+    num_src: int,
+    rowptr: Tensor,
+    col: Tensor,
+    transpose: Transpose | None,
+    bias: Tensor | None,
+) -> None:
+    """rowptr [N_dst + 1], col [E], the transposed graph likewise, bias [E, H]."""
+    num_dst, heads, edges = q.size(0), q.size(-2), col.numel()
+    check_index("rowptr", rowptr, num_dst + 1, col, q)
+    check_index("col", col, edges, col, q)
+    if transpose is None:
+        if num_dst != num_src:
+            raise ValueError(
+                "A graph between two sets of nodes is not symmetric: pass "
+                "transpose=transpose_csr(rowptr, col, num_src) "
+                f"(got {num_dst} destinations and {num_src} sources)"
+            )
+    else:
+        t_rowptr, t_row, t_perm = transpose
+        check_index("transpose[0]", t_rowptr, num_src + 1, col, q)
+        check_index("transpose[1]", t_row, edges, col, q)
+        check_index("transpose[2]", t_perm, edges, col, q)
+    if bias is not None and (bias.shape != (edges, heads) or bias.device != q.device):
+        raise ValueError(
+            f"bias must be [E, H] = [{edges}, {heads}] on {q.device} "
+            f"(got {list(bias.shape)} on {bias.device})"
+        )
+
+
+def check_index(name: str, index: Tensor, size: int, col: Tensor, q: Tensor) -> None:
+    if index.dim() != 1 or index.numel() != size or not index.is_contiguous():
+        raise ValueError(
+            f"{name} must be a contiguous vector of {size} entries "
+            f"(got shape {list(index.shape)}, stride {list(index.stride())})"
+        )
+    if index.dtype != col.dtype or index.dtype not in (torch.int32, torch.int64):
+        raise TypeError(
+            "rowptr, col and the transposed graph must be all int32 or all int64 "
+            f"(got {index.dtype} for {name} and {col.dtype} for col)"
+        )
+    if index.device != q.device:
+        raise ValueError(
+            f"{name} must be on the device of q, {q.device}; move it with .to() "
+            f"(got {index.device})"
+        )

@@ -1,0 +1,245 @@
+"""Kernels of the backward pass: weights are recomputed, no sum needs an atomic.
+
+With p_ij = exp(scale q_i . k_j + bias_ij - lse_i) and delta_i = grad_i . out_i:
+
+    ds_ij = p_ij (grad_i . v_j - delta_i) = dbias_ij,
+    dq_i  = scale sum_j ds_ij k_j,
+    dk_j  = scale sum_i ds_ij q_i,    dv_j = sum_i p_ij grad_i.
+"""
+
+import math
+
+from gsdm_pyg.ops.cpu.edge_block import (
+    ENTRY,
+    accumulate,
+    dots,
+    dots_pair,
+    gather,
+    gather_pairs,
+    scatter,
+)
+from gsdm_pyg.ops.cpu.exponential import exp2
+from gsdm_pyg.ops.cpu.schedule import (
+    AHEAD,
+    PIECE,
+    WHOLE,
+    edge_in_bias,
+    neighbour,
+    next_piece,
+    rows_to_compute,
+    workspace,
+)
+from gsdm_pyg.ops.cpu.task import field, tensor
+from gsdm_pyg.ops.cpu.vector import BYTES, expect_write, load, read, store, write
+from gsdm_pyg.ops.cpu.vector_math import filled, halves, join, total
+
+LOG2_E, LOG_2 = math.log2(math.e), math.log(2)
+
+
+def make_stats(channels: int, storage: str):
+    """Per row and head, behind one another: lse_i and delta_i = grad_i . out_i."""
+    accum = "float64" if storage == "float64" else "float32"
+    size = BYTES[accum]
+
+    def stats(task):
+        rows, heads = field(task, "rows"), field(task, "heads")
+        out, out_row, out_head = tensor(task, "out")
+        grad, grad_row, grad_head = tensor(task, "grad")
+        lse, stats = field(task, "lse"), field(task, "stats")
+        piece = next_piece(task)
+        while piece >= 0:
+            for row in range(piece * PIECE, min((piece + 1) * PIECE, rows)):
+                for head in range(heads):
+                    cell = row * heads + head
+                    o = load(out + row * out_row + head * out_head, channels, storage)
+                    g = load(
+                        grad + row * grad_row + head * grad_head, channels, storage
+                    )
+                    write(stats + 2 * cell * size, read(lse + cell * size, accum))
+                    write(stats + (2 * cell + 1) * size, total(o * g))
+            piece = next_piece(task)
+
+    return stats
+
+
+def make_backward(
+    channels: int, storage: str, shared: bool, biased: bool, query: bool, key: bool
+):
+    """Gradients of rows as queries (dq, dbias), as keys and values (dk, dv), or both.
+
+    As queries, rows list the sources j of a destination i; as keys, the destinations of
+    a source. On a symmetric graph these are the same rows, and one walk over them does
+    both. Every head takes two steps: the weights of its edges, then the weighted sums.
+
+    Args:
+        channels: C, the channels per head.
+        storage: The dtype of q, k, v, grad and their gradients, by name.
+        shared: Rows of q, k and v have the same stride: one offset per edge serves all.
+        biased: Whether there is a bias; then rows are either queries or keys, not both.
+        query: Compute dq and dbias.
+        key: Compute dk and dv.
+    """
+    accum = "float64" if storage == "float64" else "float32"
+    size, stored = BYTES[accum], BYTES[storage]
+    width = channels * stored
+    of_q, of_k, of_v = (0, 0, 0) if shared else (0, 8, 16)
+    of_grad, of_stats, of_bias = 24, 32, 40
+
+    def backward(task):
+        scale, heads = field(task, "scale"), field(task, "heads")
+        q, q_row, q_head = tensor(task, "q")
+        k, k_row, k_head = tensor(task, "k")
+        v, v_row, v_head = tensor(task, "v")
+        grad, grad_row, grad_head = tensor(task, "grad")
+        dq, dq_row, dq_head = tensor(task, "dq")
+        dk, dk_row, dk_head = tensor(task, "dk")
+        dv, dv_row, dv_head = tensor(task, "dv")
+        stats, stats_row = field(task, "stats"), 2 * heads * size
+        bias, dbias, parts = (
+            field(task, "bias"),
+            field(task, "dbias"),
+            field(task, "parts"),
+        )
+        constants = field(task, "constants")
+        table, query_ds, key_ds, key_p = workspace(task)
+        for row, start, end, slot in rows_to_compute(task):
+            count = end - start
+            for e in range((count + 3) // 4 * 4):
+                entry, edge = table + e * ENTRY, min(start + e, end - 1)
+                j = neighbour(task, edge)
+                if query:
+                    write(entry + of_k, j * k_row)
+                    if not shared:
+                        write(entry + of_v, j * v_row)
+                if key:
+                    write(entry + of_q, j * q_row)
+                    write(entry + of_grad, j * grad_row)
+                    write(entry + of_stats, j * stats_row)
+                if biased:
+                    edge = edge_in_bias(task, edge) if key else edge
+                    write(entry + of_bias, edge * heads * stored)
+            for head in range(heads):
+                q_h, k_h, v_h = q + head * q_head, k + head * k_head, v + head * v_head
+                grad_h, stats_h = grad + head * grad_head, stats + 2 * head * size
+                b_h, db_h = bias + head * stored, dbias + head * stored
+                dq_i = dq + row * dq_row + head * dq_head
+                dk_i = dk + row * dk_row + head * dk_head
+                dv_i = dv + row * dv_row + head * dv_head
+                if query:
+                    expect_write(dq_i + AHEAD * dq_row, width)
+                    q_i = load(q_h + row * q_row, channels, storage) * scale
+                    grad_i = load(grad_h + row * grad_row, channels, storage)
+                    lse_i = read(stats_h + row * stats_row, accum)
+                    delta_i = read(stats_h + row * stats_row + size, accum)
+                if key:
+                    expect_write(dk_i + AHEAD * dk_row, width)
+                    expect_write(dv_i + AHEAD * dv_row, width)
+                    k_i = load(k_h + row * k_row, channels, storage) * scale
+                    v_i = load(v_h + row * v_row, channels, storage)
+
+                for e in range(0, count, 4):
+                    at_q, at_k = table + e * ENTRY + of_q, table + e * ENTRY + of_k
+                    at_v, at_grad = (
+                        table + e * ENTRY + of_v,
+                        table + e * ENTRY + of_grad,
+                    )
+                    at_stats, at_bias = (
+                        table + e * ENTRY + of_stats,
+                        table + e * ENTRY + of_bias,
+                    )
+                    if key:
+                        lse_j, delta_j = gather_pairs(stats_h, at_stats, accum)
+                    if query and key:
+                        logit = dots_pair(q_i, k_h, at_k, k_i, q_h, at_q, storage)
+                        dp = dots_pair(grad_i, v_h, at_v, v_i, grad_h, at_grad, storage)
+                        p = exp2(logit - join(lse_i, lse_j), constants)
+                        ds_i, ds_j = halves(p * (dp - join(delta_i, delta_j)))
+                        _, p_j = halves(p)
+                    elif query:
+                        logit = dots(q_i, k_h, at_k, 4, storage)
+                        if biased:
+                            logit = logit + gather(b_h, at_bias, 4, storage) * LOG2_E
+                        dp = dots(grad_i, v_h, at_v, 4, storage)
+                        ds_i = exp2(logit - lse_i, constants) * (dp - delta_i)
+                        if biased:
+                            scatter(db_h, at_bias, ds_i, storage)
+                    else:
+                        logit = dots(k_i, q_h, at_q, 4, storage)
+                        if biased:
+                            logit = logit + gather(b_h, at_bias, 4, storage) * LOG2_E
+                        dp = dots(v_i, grad_h, at_grad, 4, storage)
+                        p_j = exp2(logit - lse_j, constants)
+                        ds_j = p_j * (dp - delta_j)
+                    if query:
+                        store(query_ds + e * size, ds_i, accum)
+                    if key:
+                        store(key_ds + e * size, ds_j, accum)
+                        store(key_p + e * size, p_j, accum)
+
+                sum_q = filled(channels, 0.0, storage)
+                sum_k = filled(channels, 0.0, storage)
+                sum_v = filled(channels, 0.0, storage)
+                for e in range(count):
+                    at, entry = e * size, table + e * ENTRY
+                    if query:
+                        sum_q = accumulate(
+                            sum_q, query_ds + at, k_h, entry + of_k, storage
+                        )
+                    if key:
+                        sum_k = accumulate(
+                            sum_k, key_ds + at, q_h, entry + of_q, storage
+                        )
+                        sum_v = accumulate(
+                            sum_v, key_p + at, grad_h, entry + of_grad, storage
+                        )
+                sum_q, sum_k = sum_q * (scale * LOG_2), sum_k * (scale * LOG_2)
+
+                if slot != WHOLE:
+                    part = parts + (slot * heads + head) * 3 * channels * size
+                    store(part, sum_q, accum)
+                    store(part + channels * size, sum_k, accum)
+                    store(part + 2 * channels * size, sum_v, accum)
+                    continue
+                if query:
+                    store(dq_i, sum_q, storage)
+                if key:
+                    store(dk_i, sum_k, storage)
+                    store(dv_i, sum_v, storage)
+
+    return backward
+
+
+def make_combine_backward(channels: int, storage: str, query: bool, key: bool):
+    """Add up the parts of every hub's gradients, which lie behind one another."""
+    accum = "float64" if storage == "float64" else "float32"
+    size = BYTES[accum]
+
+    def combine_backward(task):
+        heads, slots = field(task, "heads"), 2 * field(task, "pieces")
+        owners, parts = field(task, "owners"), field(task, "parts")
+        dq, dq_row, dq_head = tensor(task, "dq")
+        dk, dk_row, dk_head = tensor(task, "dk")
+        dv, dv_row, dv_head = tensor(task, "dv")
+        for head in range(heads):
+            sum_q = filled(channels, 0.0, storage)
+            sum_k = filled(channels, 0.0, storage)
+            sum_v, last = filled(channels, 0.0, storage), -1
+            for slot in range(slots):
+                row = read(owners + 8 * slot, "int64")
+                if row < 0:
+                    continue
+                if row != last:
+                    sum_q = filled(channels, 0.0, storage)
+                    sum_k = filled(channels, 0.0, storage)
+                    sum_v, last = filled(channels, 0.0, storage), row
+                part = parts + (slot * heads + head) * 3 * channels * size
+                sum_q = sum_q + load(part, channels, accum)
+                sum_k = sum_k + load(part + channels * size, channels, accum)
+                sum_v = sum_v + load(part + 2 * channels * size, channels, accum)
+                if query:
+                    store(dq + row * dq_row + head * dq_head, sum_q, storage)
+                if key:
+                    store(dk + row * dk_row + head * dk_head, sum_k, storage)
+                    store(dv + row * dv_row + head * dv_head, sum_v, storage)
+
+    return combine_backward

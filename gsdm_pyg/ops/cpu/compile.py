@@ -1,0 +1,62 @@
+"""Compiled kernels: specialised on first use, kept in memory and on disk."""
+
+import hashlib
+import logging
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from numba import cfunc, types
+
+from gsdm_pyg.ops.cpu import backward, forward
+
+logger = logging.getLogger("gsdm_pyg")
+
+LOADED: list[Any] = []  # a kernel's code lives as long as its object
+
+KERNELS: dict[str, Callable[..., Callable]] = {
+    "forward": forward.make_forward,
+    "combine_forward": forward.make_combine_forward,
+    "stats": backward.make_stats,
+    "backward": backward.make_backward,
+    "combine_backward": backward.make_combine_backward,
+}
+
+
+@cache
+def source_digest() -> str:
+    """Stands for all sources: Numba notices only changes of a kernel's own file."""
+    digest = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:12]
+
+
+@cache
+def announce() -> None:
+    logger.info(
+        "Loading the CPU kernels of csr_attention. The first use of a number of "
+        "channels or a dtype compiles for some seconds, and is cached on disk."
+    )
+
+
+@cache
+def compiled(name: str, *options: int | str | bool) -> int:
+    """The address of a kernel, specialised with the options of its `make_*`.
+
+    Specialisations differ in their names, so that each has its own files in Numba's
+    cache, which processes can write at the same time.
+    """
+    announce()
+    function = KERNELS[name](*options)
+    label = "_".join(str(part) for part in (name, *options, source_digest()))
+    function.__name__ = function.__qualname__ = label
+    signature = types.void(types.int64)
+    kernel: Any
+    try:
+        kernel = cfunc(signature, cache=True, error_model="numpy")(function)
+    except RuntimeError:  # no directory to cache in
+        kernel = cfunc(signature, error_model="numpy")(function)
+    LOADED.append(kernel)
+    return kernel.address

@@ -1,0 +1,172 @@
+"""Kernels of the forward pass, one specialisation per number of channels.
+
+Logits are in units of log 2, so that exp is exp2: `scale` carries a factor 1 / log 2,
+and the log-sum-exp is saved as log2 of the sum of exponentials.
+"""
+
+import math
+
+from gsdm_pyg.ops.cpu.edge_block import ENTRY, accumulate, dots, gather
+from gsdm_pyg.ops.cpu.exponential import exp2, log2
+from gsdm_pyg.ops.cpu.schedule import (
+    AHEAD,
+    WHOLE,
+    neighbour,
+    rows_to_compute,
+    workspace,
+)
+from gsdm_pyg.ops.cpu.task import field, tensor
+from gsdm_pyg.ops.cpu.vector import BYTES, expect_write, load, read, store, write
+from gsdm_pyg.ops.cpu.vector_math import (
+    filled,
+    join,
+    keep_first,
+    larger,
+    largest,
+    number,
+    total,
+)
+
+INF = math.inf
+LOG2_E = math.log2(math.e)
+LOWEST = -1e30  # below any logit, and finite: the maximum of a row without edges
+
+
+def make_forward(channels: int, storage: str, shared: bool, biased: bool):
+    """out_i = sum_j softmax_j(scale q_i . k_j + bias_ij) v_j, and lse_i.
+
+    Every head of a row takes three steps: the logits of its edges, their exponentials
+    relative to the largest, and the weighted sum of values. The part of a hub leaves
+    (maximum, sum of exponentials, weighted sum) for `combine_forward`.
+
+    Args:
+        channels: C, the channels per head.
+        storage: The dtype of q, k, v and out, by name.
+        shared: Rows of k and v have the same stride: one offset per edge serves both.
+        biased: Whether there is a bias per edge and head.
+    """
+    accum = "float64" if storage == "float64" else "float32"
+    size, stored = BYTES[accum], BYTES[storage]
+    width = channels * stored
+    of_k, of_v, of_bias = 0, 0 if shared else 8, 16
+
+    def forward(task):
+        scale, heads = field(task, "scale"), field(task, "heads")
+        q, q_row, q_head = tensor(task, "q")
+        k, k_row, k_head = tensor(task, "k")
+        v, v_row, v_head = tensor(task, "v")
+        out, out_row, out_head = tensor(task, "out")
+        bias, lse, parts = field(task, "bias"), field(task, "lse"), field(task, "parts")
+        constants = field(task, "constants")
+        table, weights, _, _ = workspace(task)
+        for row, start, end, slot in rows_to_compute(task):
+            count = end - start
+            blocks = (count + 3) // 8 * 8  # edges in blocks of 8; 1 to 4 may be left
+            for e in range(blocks if blocks >= count else blocks + 4):
+                edge = min(start + e, end - 1)
+                j = neighbour(task, edge)
+                write(table + e * ENTRY + of_k, j * k_row)
+                if not shared:
+                    write(table + e * ENTRY + of_v, j * v_row)
+                if biased:
+                    write(table + e * ENTRY + of_bias, edge * heads * stored)
+            for head in range(heads):
+                k_h, v_h, b_h = (
+                    k + head * k_head,
+                    v + head * v_head,
+                    bias + head * stored,
+                )
+                out_i = out + row * out_row + head * out_head
+                expect_write(out_i + AHEAD * out_row, width)
+
+                q_i = load(q + row * q_row + head * q_head, channels, storage) * scale
+                top = filled(8, LOWEST, storage)
+                for e in range(0, blocks, 8):
+                    entry = table + e * ENTRY
+                    logit = dots(q_i, k_h, entry + of_k, 8, storage)
+                    if biased:
+                        logit = (
+                            logit + gather(b_h, entry + of_bias, 8, storage) * LOG2_E
+                        )
+                    store(weights + e * size, logit, accum)
+                    top = larger(top, logit)
+                if blocks < count:
+                    entry = table + blocks * ENTRY
+                    half = dots(q_i, k_h, entry + of_k, 4, storage)
+                    if biased:
+                        half = half + gather(b_h, entry + of_bias, 4, storage) * LOG2_E
+                    logit = join(half, LOWEST)
+                    store(weights + blocks * size, logit, accum)
+                    top = larger(top, logit)
+
+                highest, sums = largest(top), filled(8, 0.0, storage)
+                for e in range(0, count, 8):
+                    p = exp2(load(weights + e * size, 8, accum) - highest, constants)
+                    p = keep_first(p, count - e, 0.0)
+                    store(weights + e * size, p, accum)
+                    sums = sums + p
+                weight = total(sums)
+
+                mean = filled(channels, 0.0, storage)
+                for e in range(count):
+                    entry = table + e * ENTRY
+                    mean = accumulate(
+                        mean, weights + e * size, v_h, entry + of_v, storage
+                    )
+
+                if slot == WHOLE:
+                    inverse, log_sum = number(0.0, storage), number(INF, storage)
+                    if weight > 0:
+                        inverse = number(1.0, storage) / weight
+                        log_sum = highest + log2(weight, constants)
+                    store(out_i, mean * inverse, storage)
+                    write(lse + (row * heads + head) * size, log_sum)
+                else:
+                    part = parts + (slot * heads + head) * (channels + 2) * size
+                    write(part, highest)
+                    write(part + size, weight)
+                    store(part + 2 * size, mean, accum)
+
+    return forward
+
+
+def make_combine_forward(channels: int, storage: str):
+    """Softmax over all parts of a hub, from the softmax over each part.
+
+    The parts of a hub lie behind one another; each writes the result so far, and the
+    last one's stays.
+    """
+    accum = "float64" if storage == "float64" else "float32"
+    size = BYTES[accum]
+
+    def combine_forward(task):
+        heads, slots = field(task, "heads"), 2 * field(task, "pieces")
+        owners, parts = field(task, "owners"), field(task, "parts")
+        out, out_row, out_head = tensor(task, "out")
+        lse, constants = field(task, "lse"), field(task, "constants")
+        for head in range(heads):
+            highest, weight = number(LOWEST, storage), number(0.0, storage)
+            mean, last = filled(channels, 0.0, storage), -1
+            for slot in range(slots):
+                row = read(owners + 8 * slot, "int64")
+                if row < 0:
+                    continue
+                if row != last:
+                    highest, weight = number(LOWEST, storage), number(0.0, storage)
+                    mean, last = filled(channels, 0.0, storage), row
+                part = parts + (slot * heads + head) * (channels + 2) * size
+                before, here = highest, read(part, accum)
+                highest = max(before, here)
+                shrink = exp2(before - highest, constants)
+                share = exp2(here - highest, constants)
+                weight = weight * shrink + read(part + size, accum) * share
+                mean = mean * shrink + load(part + 2 * size, channels, accum) * share
+                if weight > 0:
+                    inverse = number(1.0, storage) / weight
+                    log_sum = highest + log2(weight, constants)
+                else:
+                    inverse, log_sum = number(0.0, storage), number(INF, storage)
+                store(out + row * out_row + head * out_head, mean * inverse, storage)
+                write(lse + (row * heads + head) * size, log_sum)
+
+    return combine_forward

@@ -1,0 +1,83 @@
+"""The arguments of a kernel: filled in by Python, read by compiled code."""
+
+import ctypes
+
+from numba.core import types
+from numba.extending import intrinsic
+
+from gsdm_pyg.ops.cpu.vector import F64, I64
+
+NUMBERS = "counter pieces threads hubs invalid rows sources edges heads index_size"
+ADDRESSES = "rowptr col perm bias dbias lse stats constants tables owners parts"
+TENSORS = "q k v out grad dq dk dv"  # [N, H, C]: address and strides of rows and heads
+STRIDED = " ".join(f"{name} {name}_row {name}_head" for name in TENSORS.split())
+
+
+class Task(ctypes.Structure):
+    """Numbers, addresses and strides in bytes."""
+
+    _fields_ = [
+        ("scale", ctypes.c_double),
+        *(
+            (name, ctypes.c_int64)
+            for name in f"{NUMBERS} {ADDRESSES} {STRIDED}".split()
+        ),
+    ]
+
+
+def emit_field(builder, task, name):
+    """A pointer to the field `name` of the task at the address `task`."""
+    kind = F64 if name == "scale" else I64
+    address = builder.add(task, I64(getattr(Task, name).offset))
+    return builder.inttoptr(address, kind.as_pointer())
+
+
+@intrinsic(prefer_literal=True)
+def field(typing, task, name):
+    """The value of a field: int64, or float64 for the scale."""
+    label = name.literal_value
+    kind = types.float64 if label == "scale" else types.int64
+
+    def codegen(context, builder, sig, args):
+        return builder.load(emit_field(builder, args[0], label))
+
+    return kind(types.int64, name), codegen
+
+
+@intrinsic(prefer_literal=True)
+def set_field(typing, task, name, value):
+    """Store an int64 in a field."""
+    label = name.literal_value
+
+    def codegen(context, builder, sig, args):
+        builder.store(args[2], emit_field(builder, args[0], label))
+        return context.get_dummy_value()
+
+    return types.void(types.int64, name, types.int64), codegen
+
+
+@intrinsic(prefer_literal=True)
+def fetch_add(typing, task, name, value):
+    """Add to a field atomically; returns what it held before."""
+    label = name.literal_value
+
+    def codegen(context, builder, sig, args):
+        pointer = emit_field(builder, args[0], label)
+        return builder.atomic_rmw("add", pointer, args[2], "monotonic")
+
+    return types.int64(types.int64, name, types.int64), codegen
+
+
+@intrinsic(prefer_literal=True)
+def tensor(typing, task, name):
+    """(address, stride of rows, stride of heads) of a tensor [N, H, C], in bytes."""
+    label = name.literal_value
+
+    def codegen(context, builder, sig, args):
+        values = [
+            builder.load(emit_field(builder, args[0], label + suffix))
+            for suffix in ("", "_row", "_head")
+        ]
+        return context.make_tuple(builder, sig.return_type, values)
+
+    return types.UniTuple(types.int64, 3)(types.int64, name), codegen
