@@ -10,6 +10,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, get_args
+from zipfile import BadZipFile
 
 import lightning as L
 import numpy as np
@@ -28,7 +29,11 @@ from gsdm_pyg.training import Training, TrainingDiverged, save_pictures, train
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run `python -m gsdm_pyg`; what the user got wrong ends in one line."""
     parser = _parser()
-    options = parser.parse_args(arguments)
+    # argparse wants all positional arguments together; here options may come between.
+    options, rest = parser.parse_known_args(arguments)
+    if any(text.startswith("-") for text in rest):
+        parser.error(f"unrecognized arguments: {' '.join(rest)}")
+    options.settings += rest
     try:
         options.run(options)
     except (ValueError, FileNotFoundError, TrainingDiverged) as error:
@@ -37,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def run_training(options: argparse.Namespace) -> None:
     """Train a config into a run folder: config, logs, checkpoints, pictures, model."""
-    config = load_config(options.config, options.overrides)
+    config = load_config(options.config, options.settings)
     source = config.problem.source()
     problems = [config.problem.source(s).largest() for s in config.evaluation.problems]
     L.seed_everything(config.seed, verbose=False)
@@ -47,7 +52,7 @@ def run_training(options: argparse.Namespace) -> None:
     if options.dry_run:
         _describe(config, model, source.largest())
         return
-    run_dir = _run_dir(options, config)
+    config.trainer.check_end()
     training = Training(
         model,
         source,
@@ -56,8 +61,8 @@ def run_training(options: argparse.Namespace) -> None:
         config.evaluation,
         problems,
         seed=config.seed,
-        picture_dir=run_dir / "pictures",
     )
+    run_dir = _run_dir(options, config)
     resume = run_dir / "checkpoints" / "last.ckpt" if options.resume else None
     start = time.monotonic()
     trainer = train(training, config.trainer, run_dir, resume)
@@ -111,7 +116,7 @@ def _parser() -> argparse.ArgumentParser:
     training.add_argument(
         "config", help="a YAML file such as configs/bcmf_varsize.yaml"
     )
-    training.add_argument("overrides", nargs="*", help="such as model.layers=6")
+    training.add_argument("settings", nargs="*", help="such as model.layers=6")
     training.add_argument("--run-dir", type=Path, help="default: runs/<config>[-N]")
     training.add_argument(
         "--resume",
@@ -125,7 +130,7 @@ def _parser() -> argparse.ArgumentParser:
 
     shared = argparse.ArgumentParser(add_help=False)
     shared.add_argument("model", help="a model folder")
-    shared.add_argument("sizes", nargs="*", help="sizes of the problem, such as m=8")
+    shared.add_argument("settings", nargs="*", help="sizes of the problem, such as m=8")
     shared.add_argument("--problem", help="path/to/file.py:ClassName, if not built in")
     shared.add_argument("--steps", type=int, default=50, help="network evaluations")
     shared.add_argument("--solver", choices=get_args(Solver), default="ddpm")
@@ -213,7 +218,7 @@ def _finish(
             settings.final_instances,
             settings.steps,
             settings.solver,
-            seed=config.seed + 1,
+            seed=config.seed,
         )
         rows[label(problem)] = result.metrics
         figures = ", ".join(f"{n} {v:.4f}" for n, v in result.metrics.items())
@@ -225,7 +230,7 @@ def _finish(
             f"Trained for {steps} with seed {config.seed}.",
             "",
             f"Means over {settings.final_instances} fresh instances, averaged weights, "
-            f"{settings.steps} steps of {settings.solver}, seed {config.seed + 1}:",
+            f"{settings.steps} steps of {settings.solver}, seed {config.seed}:",
             "",
             *(f"- {name}: {json.dumps(row)}" for name, row in rows.items()),
             "",
@@ -243,11 +248,14 @@ def _problem(model: GSDM, options: argparse.Namespace) -> Problem:
     if name is None:
         raise ValueError("This model does not name its problem: pass --problem.")
     sizes = {}
-    for text in options.sizes:
+    for text in options.settings:
         key, equals, value = text.partition("=")
         if not equals:
             raise ValueError(f"A size reads name=value (got {text!r}).")
-        sizes[key] = yaml.safe_load(value)
+        try:
+            sizes[key] = yaml.safe_load(value)
+        except yaml.YAMLError:
+            raise ValueError(f"A size reads name=value (got {text!r}).") from None
     try:
         return resolve_problem(name).family(**sizes).largest()
     except TypeError as error:
@@ -259,13 +267,16 @@ def _problem(model: GSDM, options: argparse.Namespace) -> Problem:
 def _read_arrays(path: Path) -> dict[str, np.ndarray]:
     if not path.is_file():
         raise FileNotFoundError(f"The file of given arrays is missing (got {path}).")
-    if path.suffix == ".npz":
-        with np.load(path, allow_pickle=False) as arrays:
-            return dict(arrays)
-    if path.suffix == ".json":
+    if path.suffix not in (".npz", ".json"):
+        raise ValueError(f"--given ends in .npz or .json (got {str(path)!r}).")
+    try:
+        if path.suffix == ".npz":
+            with np.load(path, allow_pickle=False) as arrays:
+                return dict(arrays)
         named = json.loads(path.read_text())
         return {name: np.array(v, dtype=float) for name, v in named.items()}
-    raise ValueError(f"--given ends in .npz or .json (got {str(path)!r}).")
+    except (ValueError, TypeError, AttributeError, EOFError, BadZipFile) as error:
+        raise ValueError(f"{path} holds no arrays by name (got {error}).") from error
 
 
 def _write_arrays(path: Path, arrays: dict[str, Any]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -28,6 +29,19 @@ from gsdm_pyg.problem import Observe, Problem, ProblemFamily, resolve_problem
 
 class ConfigError(ValueError):
     """A config that cannot be used; the message says which key and why."""
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML without base 60, in which 10:00:00:00 would be a number."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [
+        (tag, re.compile(r"[-+]?[0-9]+$") if tag.endswith(":int") else pattern)
+        for tag, pattern in resolvers
+    ]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
 
 
 class Section(BaseModel):
@@ -99,6 +113,13 @@ class TrainerConfig(Section):
     log_every: PositiveInt = 50
     checkpoint_every: PositiveInt = 500
 
+    def check_end(self) -> None:
+        if self.max_steps is None and self.max_time is None:
+            raise ConfigError(
+                "Set max_steps or max_time of the trainer: training needs an end "
+                "(got neither)."
+            )
+
 
 class EvaluationConfig(Section):
     """Sampling at fixed sizes during training and at its end."""
@@ -132,7 +153,7 @@ def load_config(path: str | Path, overrides: Sequence[str] = ()) -> Config:
         hint = f" There: {', '.join(near)}." if near else ""
         raise ConfigError(f"The config file does not exist (got {str(path)!r}).{hint}")
     try:
-        values = yaml.safe_load(path.read_text()) or {}
+        values = yaml.load(path.read_text(), _Loader) or {}
     except yaml.YAMLError as error:
         raise ConfigError(f"{path} is not valid YAML: {error}") from error
     if not isinstance(values, dict):
@@ -172,7 +193,10 @@ def _apply(values: dict[str, Any], override: str) -> None:
         section = section.setdefault(key, {})
         if not isinstance(section, dict):
             raise ConfigError(f"{key!r} has no keys below it (got {override!r}).")
-    section[keys[-1]] = yaml.safe_load(text)
+    try:
+        section[keys[-1]] = yaml.load(text, _Loader)
+    except yaml.YAMLError:
+        raise ConfigError(f"The value is not valid YAML (got {override!r}).") from None
 
 
 def _explain(error: Any) -> str:

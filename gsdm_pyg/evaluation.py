@@ -43,6 +43,8 @@ def evaluate(
         seed: Chooses instances and noise.
         max_nodes: Bound on the nodes of one batch.
     """
+    if num_instances < 1:
+        raise ValueError(f"num_instances must be at least 1 (got {num_instances}).")
     graph = model.check_problem(problem)
     generator = keyed_generator("evaluation", seed)
     truths = [problem.sample(generator) for _ in range(num_instances)]

@@ -85,6 +85,11 @@ class GSDM(ModelFolder, library_name="gsdm_pyg", model_card_template=CARD):
         self.discrete_loss = discrete_loss
         self.source: Problem | ProblemFamily | None = None
         self._warned = False
+        if not len(variables) == len(loc) == len(scale):
+            raise ValueError(
+                "loc and scale have one number per variable "
+                f"(got {len(loc)} and {len(scale)} for {len(variables)})."
+            )
         columns = _column_mask(variables)  # [V, W]
         classes = torch.tensor([v["num_classes"] or 0 for v in variables])[:, None]
         discrete = classes > 0
@@ -215,10 +220,13 @@ class GSDM(ModelFolder, library_name="gsdm_pyg", model_card_template=CARD):
     ) -> list[Tensor]:
         """Values [N_i, W] per graph: observed nodes as given, the others sampled."""
         results: list[Tensor] = []
+        training = self.training
+        self.eval()
         for chunk in _chunks(graphs, max_nodes):
             batch = collate(chunk).to(self.beta.device)
             x0 = self._sample_batch(batch, steps, solver, generator)
             results.extend(x0.split([graph.num_nodes for graph in chunk]))
+        self.train(training)
         return results
 
     def check_problem(self, problem: Problem) -> GraphicalModel:

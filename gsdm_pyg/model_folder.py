@@ -37,12 +37,23 @@ class ModelFolder(nn.Module, PyTorchModelHubMixin):
         path = Path(folder)
         if path.exists():
             _check_folder(path)
+        elif len(path.parts) != 2 or path.parent.is_dir():  # not the id of a Hub model
+            raise FileNotFoundError(
+                f"There is no model folder of that name (got {str(folder)!r})."
+            )
         try:
             return super().from_pretrained(str(folder), **arguments).eval()
-        except (SafetensorError, RuntimeError, TypeError, KeyError) as error:
+        except (
+            SafetensorError,
+            RuntimeError,
+            TypeError,
+            LookupError,
+            ValueError,
+            ArithmeticError,
+        ) as error:
             raise ValueError(
                 f"The model folder is damaged or of another version: copy or export it "
-                f"again (got {str(folder)!r}: {str(error).splitlines()[0]})."
+                f"again (got {str(folder)!r}: {' '.join(str(error).split())[:200]})."
             ) from error
         except OSError as error:
             raise FileNotFoundError(
@@ -60,8 +71,15 @@ class ModelFolder(nn.Module, PyTorchModelHubMixin):
         folder.mkdir(parents=True, exist_ok=True)
         with TemporaryDirectory(dir=folder.parent) as partial:
             result = super().save_pretrained(partial, **arguments)
-            for file in sorted(Path(partial).iterdir()):
-                os.replace(file, folder / file.name)
+            files = sorted(Path(partial).iterdir())
+            old = {f: f.read_bytes() for f in folder.iterdir() if f.is_file()}
+            try:
+                for file in files:
+                    os.replace(file, folder / file.name)
+            except OSError:
+                for file, content in old.items():
+                    file.write_bytes(content)
+                raise
         return result
 
     @classmethod
@@ -76,7 +94,7 @@ class ModelFolder(nn.Module, PyTorchModelHubMixin):
         force_download: bool = False,
         local_files_only: bool = False,
         token: str | bool | None = None,
-        **config: Any,
+        **settings: Any,
     ) -> Self:
         """Load safetensors only: a pickle is never opened."""
         file = str(Path(model_id) / SAFETENSORS_SINGLE_FILE)
@@ -90,7 +108,7 @@ class ModelFolder(nn.Module, PyTorchModelHubMixin):
                 local_files_only=local_files_only,
                 token=token,
             )
-        model = cls(**config)
+        model = cls(**settings)
         model.load_state_dict(load_file(file, device=map_location), strict=strict)
         return model
 
@@ -109,7 +127,8 @@ def _check_folder(path: Path) -> None:
             f"{path / 'config.json'} is not valid JSON: export the model again "
             f"(got {error})."
         ) from error
-    missing = {"variables", "loc", "scale"} - set(config)
+    needed = {"variables", "loc", "scale"}
+    missing = needed - set(config) if isinstance(config, dict) else needed
     if missing:
         raise ValueError(
             f"{path / 'config.json'} is not the config of a GSDM model "

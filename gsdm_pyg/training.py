@@ -37,6 +37,8 @@ from gsdm_pyg.model import GSDM
 from gsdm_pyg.optim import Muon
 from gsdm_pyg.problem import Problem, ProblemFamily
 
+_VALIDATION = 10_000  # validation judges other instances than the final evaluation
+
 
 class TrainingDiverged(RuntimeError):
     """The loss or its gradient is no longer finite."""
@@ -53,7 +55,6 @@ class Training(L.LightningModule):
         evaluation: How validation samples.
         problems: The problems that validation solves.
         seed: Root of all randomness: step i draws from (seed, rank, i).
-        picture_dir: Where validation leaves pictures.
     """
 
     def __init__(
@@ -65,32 +66,30 @@ class Training(L.LightningModule):
         evaluation: EvaluationConfig = EvaluationConfig(),
         problems: Sequence[Problem] = (),
         seed: int = 0,
-        picture_dir: Path | None = None,
     ) -> None:
         super().__init__()
         self.model = model
-        self.source = source
-        self.data = data
+        self.num_workers = data.num_workers
+        self.batches = ProblemBatches(
+            source,
+            batch_size=data.batch_size,
+            max_nodes=data.max_nodes,
+            num_examples=data.num_examples,
+            observe=data.observe,
+            seed=seed,
+        )
         self.optimizer = optimizer
         self.evaluation = evaluation
         self.problems = problems
         self.seed = seed
-        self.picture_dir = picture_dir
+        self.picture_dir: Path | None = None
         self.timer = Timer(verbose=False)
         self._last_time: float | None = None
 
     def train_dataloader(self) -> DataLoader:
-        batches = ProblemBatches(
-            self.source,
-            batch_size=self.data.batch_size,
-            max_nodes=self.data.max_nodes,
-            num_examples=self.data.num_examples,
-            observe=self.data.observe,
-            seed=self.seed,
-            rank=self.global_rank,
-            first_step=self.trainer.global_step,
-        )
-        return DataLoader(batches, batch_size=None, num_workers=self.data.num_workers)
+        self.batches.rank = self.global_rank
+        self.batches.first_step = self.trainer.global_step
+        return DataLoader(self.batches, batch_size=None, num_workers=self.num_workers)
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         step = self.trainer.global_step
@@ -120,6 +119,7 @@ class Training(L.LightningModule):
         if left is not None:
             elapsed = self.timer.time_elapsed()
             progress = max(progress, elapsed / (elapsed + left))
+            progress = trainer.strategy.broadcast(progress)  # clocks differ
         warmup = min(1.0, (step + 1) / max(self.optimizer.warmup_steps, 1))
         return warmup * 0.5 * (1 + math.cos(math.pi * min(progress, 1.0)))
 
@@ -148,8 +148,8 @@ class Training(L.LightningModule):
         if not norm.isfinite():
             raise TrainingDiverged(
                 f"The gradient at step {self.trainer.global_step} is not finite: lower "
-                f"optimizer.lr (got {self.optimizer.lr}) and continue with --resume "
-                "from the last checkpoint, which is intact."
+                f"optimizer.lr (got {self.optimizer.lr}), or go on with --resume from "
+                "the last checkpoint, which was written before."
             )
 
     def val_dataloader(self) -> DataLoader:
@@ -164,7 +164,7 @@ class Training(L.LightningModule):
             num_instances=max(1, settings.num_instances // self.trainer.world_size),
             steps=settings.steps,
             solver=settings.solver,
-            seed=self.seed + self.global_rank,
+            seed=_VALIDATION + self.seed + self.global_rank,
         )
         for name, value in result.metrics.items():
             key = f"{label(problem)}/{name}"
@@ -274,16 +274,17 @@ def train(
             written.
         resume: A checkpoint to go on from.
     """
-    if settings.max_steps is None and settings.max_time is None:
-        raise ValueError("Set max_steps or max_time: training needs an end (got None).")
+    settings.check_end()
+    ema = EMA(training.optimizer.ema)
     training.timer = Timer(settings.max_time, verbose=False)
     loggers: list[Logger] = []
     callbacks: list[L.Callback] = [
-        EMA(training.optimizer.ema),
+        ema,
         training.timer,
         ProgressBar(training.timer),
     ]
     if run_dir is not None:
+        training.picture_dir = run_dir / "pictures"
         loggers = [
             TensorBoardLogger(run_dir, name="tensorboard"),
             CSVLogger(run_dir, name="csv", flush_logs_every_n_steps=settings.log_every),
@@ -321,5 +322,7 @@ def train(
             num_sanity_val_steps=0,
             use_distributed_sampler=False,
         )
+        training.train()
         trainer.fit(training, ckpt_path=resume, weights_only=True)
+    ema.on_train_end(trainer, training)  # Lightning skips it if no step was left
     return trainer

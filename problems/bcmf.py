@@ -38,7 +38,7 @@ class BCMF(Problem):
         return {"A": A, "R": R, "C": C, "E": C.sum(-1)}
 
     def metrics(self, sample, truth):
-        """RMSE between the E of `truth` and the sampled A R, and how A and R fit."""
+        """RMSE between the E of `truth` and the sampled A R."""
         error = truth["E"] - sample["A"] @ sample["R"].float()
         return {"rmse": error.square().mean().sqrt().item()}
 
