@@ -1,5 +1,5 @@
 # `make train` and `make test` set up everything in .venv the first time.
-PYTHON ?= python3.11
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
 CONFIG ?= configs/bcmf_varsize.yaml
 TORCH := torch==2.13.0
 VENV := .venv

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from gsdm_pyg.ops import library, reference
 from gsdm_pyg.ops.checks import check_graph, check_heads, check_packed
-from gsdm_pyg.ops.csr import Transpose, transpose_csr
+from gsdm_pyg.ops.csr import Transpose
 
 Backend = Literal["auto", "reference", "cpu", "triton"]
 
@@ -59,8 +59,7 @@ def csr_attention(
     scale = q.size(-1) ** -0.5 if scale is None else scale
     if not is_fused(q, backend):
         return reference.csr_attention(q, k, v, rowptr, col, bias, scale)
-    if bias is not None:
-        bias, transpose = prepare_bias(bias, q, rowptr, col, transpose, k.size(0))
+    bias = bias if bias is None else bias.to(q.dtype).contiguous()
     return library.attention((q, k, v), rowptr, col, transpose or (), bias, scale)
 
 
@@ -95,8 +94,7 @@ def csr_self_attention(
     if not is_fused(qkv, backend):
         q, k, v = qkv.unbind(1)
         return reference.csr_attention(q, k, v, rowptr, col, bias, scale)
-    if bias is not None:
-        bias, transpose = prepare_bias(bias, qkv, rowptr, col, transpose, qkv.size(0))
+    bias = bias if bias is None else bias.to(qkv.dtype).contiguous()
     return library.attention((qkv,), rowptr, col, transpose or (), bias, scale)
 
 
@@ -117,17 +115,3 @@ def is_fused(x: Tensor, backend: Backend) -> bool:
             f'dtype; backend="auto" takes what there is (got {x.dtype} on {x.device})'
         )
     return backend != "reference"
-
-
-def prepare_bias(
-    bias: Tensor,
-    q: Tensor,
-    rowptr: Tensor,
-    col: Tensor,
-    transpose: Transpose | None,
-    num_src: int,
-) -> tuple[Tensor, Transpose]:
-    """The bias as kernels read it, and the transposed graph that its edges need."""
-    if transpose is None:
-        transpose = transpose_csr(rowptr, col, num_src)
-    return bias.to(q.dtype).contiguous(), transpose

@@ -13,6 +13,8 @@ from types import ModuleType
 import torch
 from torch import Tensor
 
+from gsdm_pyg.ops.csr import transpose_csr
+
 try:
     from gsdm_pyg.ops import cpu
 except ImportError:  # Numba is missing
@@ -71,6 +73,9 @@ def backward(
     scale: float,
 ) -> list[Tensor]:
     """Gradients of q, k, v (packed as they were), then of the bias if there is one."""
+    if bias is not None and not transpose:
+        num_src = qkv[-1].size(0)
+        transpose = transpose_csr(rowptr, col, num_src)
     grads = backward_fake(grad, qkv, out, lse, rowptr, col, transpose, bias, scale)
     packed = grads[: len(qkv)]
     dbias = grads[-1] if bias is not None else None

@@ -2,7 +2,8 @@
 
 From the ground up: `vector`, `vector_math` and `exponential` (one value holds a head's
 channels), `edge_block` (a few edges at once), `task` and `schedule` (what a thread
-computes), `forward` and `backward` (the kernels), `compile`, `threads` and `launch`.
+computes), `forward`, `backward` and `combine` (the kernels), `compile`, `threads` and
+`launch`.
 """
 
 from gsdm_pyg.ops.cpu.launch import accumulator, backward, forward

@@ -26,7 +26,7 @@ from gsdm_pyg.ops.cpu.schedule import (
     edge_in_bias,
     neighbour,
     next_piece,
-    rows_to_compute,
+    next_row,
     workspace,
 )
 from gsdm_pyg.ops.cpu.task import field, tensor
@@ -95,14 +95,11 @@ def make_backward(
         dk, dk_row, dk_head = tensor(task, "dk")
         dv, dv_row, dv_head = tensor(task, "dv")
         stats, stats_row = field(task, "stats"), 2 * heads * size
-        bias, dbias, parts = (
-            field(task, "bias"),
-            field(task, "dbias"),
-            field(task, "parts"),
-        )
-        constants = field(task, "constants")
+        bias, dbias = field(task, "bias"), field(task, "dbias")
+        parts, constants = field(task, "parts"), field(task, "constants")
         table, query_ds, key_ds, key_p = workspace(task)
-        for row, start, end, slot in rows_to_compute(task):
+        piece, row, stop, start, end, slot = next_row(task, 0, 0, 0)
+        while piece >= 0:
             count = end - start
             for e in range((count + 3) // 4 * 4):
                 entry, edge = table + e * ENTRY, min(start + e, end - 1)
@@ -138,17 +135,11 @@ def make_backward(
                     v_i = load(v_h + row * v_row, channels, storage)
 
                 for e in range(0, count, 4):
-                    at_q, at_k = table + e * ENTRY + of_q, table + e * ENTRY + of_k
-                    at_v, at_grad = (
-                        table + e * ENTRY + of_v,
-                        table + e * ENTRY + of_grad,
-                    )
-                    at_stats, at_bias = (
-                        table + e * ENTRY + of_stats,
-                        table + e * ENTRY + of_bias,
-                    )
+                    entry = table + e * ENTRY
+                    at_q, at_k, at_v = entry + of_q, entry + of_k, entry + of_v
+                    at_grad, at_bias = entry + of_grad, entry + of_bias
                     if key:
-                        lse_j, delta_j = gather_pairs(stats_h, at_stats, accum)
+                        lse_j, delta_j = gather_pairs(stats_h, entry + of_stats, accum)
                     if query and key:
                         logit = dots_pair(q_i, k_h, at_k, k_i, q_h, at_q, storage)
                         dp = dots_pair(grad_i, v_h, at_v, v_i, grad_h, at_grad, storage)
@@ -181,17 +172,12 @@ def make_backward(
                 sum_v = filled(channels, 0.0, storage)
                 for e in range(count):
                     at, entry = e * size, table + e * ENTRY
+                    at_q, at_k, at_grad = entry + of_q, entry + of_k, entry + of_grad
                     if query:
-                        sum_q = accumulate(
-                            sum_q, query_ds + at, k_h, entry + of_k, storage
-                        )
+                        sum_q = accumulate(sum_q, query_ds + at, k_h, at_k, storage)
                     if key:
-                        sum_k = accumulate(
-                            sum_k, key_ds + at, q_h, entry + of_q, storage
-                        )
-                        sum_v = accumulate(
-                            sum_v, key_p + at, grad_h, entry + of_grad, storage
-                        )
+                        sum_k = accumulate(sum_k, key_ds + at, q_h, at_q, storage)
+                        sum_v = accumulate(sum_v, key_p + at, grad_h, at_grad, storage)
                 sum_q, sum_k = sum_q * (scale * LOG_2), sum_k * (scale * LOG_2)
 
                 if slot != WHOLE:
@@ -205,41 +191,6 @@ def make_backward(
                 if key:
                     store(dk_i, sum_k, storage)
                     store(dv_i, sum_v, storage)
+            piece, row, stop, start, end, slot = next_row(task, piece, row, stop)
 
     return backward
-
-
-def make_combine_backward(channels: int, storage: str, query: bool, key: bool):
-    """Add up the parts of every hub's gradients, which lie behind one another."""
-    accum = "float64" if storage == "float64" else "float32"
-    size = BYTES[accum]
-
-    def combine_backward(task):
-        heads, slots = field(task, "heads"), 2 * field(task, "pieces")
-        owners, parts = field(task, "owners"), field(task, "parts")
-        dq, dq_row, dq_head = tensor(task, "dq")
-        dk, dk_row, dk_head = tensor(task, "dk")
-        dv, dv_row, dv_head = tensor(task, "dv")
-        for head in range(heads):
-            sum_q = filled(channels, 0.0, storage)
-            sum_k = filled(channels, 0.0, storage)
-            sum_v, last = filled(channels, 0.0, storage), -1
-            for slot in range(slots):
-                row = read(owners + 8 * slot, "int64")
-                if row < 0:
-                    continue
-                if row != last:
-                    sum_q = filled(channels, 0.0, storage)
-                    sum_k = filled(channels, 0.0, storage)
-                    sum_v, last = filled(channels, 0.0, storage), row
-                part = parts + (slot * heads + head) * 3 * channels * size
-                sum_q = sum_q + load(part, channels, accum)
-                sum_k = sum_k + load(part + channels * size, channels, accum)
-                sum_v = sum_v + load(part + 2 * channels * size, channels, accum)
-                if query:
-                    store(dq + row * dq_row + head * dq_head, sum_q, storage)
-                if key:
-                    store(dk + row * dk_row + head * dk_head, sum_k, storage)
-                    store(dv + row * dv_row + head * dv_head, sum_v, storage)
-
-    return combine_backward

@@ -9,7 +9,7 @@ from typing import Any
 
 from numba import cfunc, types
 
-from gsdm_pyg.ops.cpu import backward, forward
+from gsdm_pyg.ops.cpu import backward, combine, forward
 
 logger = logging.getLogger("gsdm_pyg")
 
@@ -17,10 +17,10 @@ LOADED: list[Any] = []  # a kernel's code lives as long as its object
 
 KERNELS: dict[str, Callable[..., Callable]] = {
     "forward": forward.make_forward,
-    "combine_forward": forward.make_combine_forward,
+    "combine_forward": combine.make_combine_forward,
     "stats": backward.make_stats,
     "backward": backward.make_backward,
-    "combine_backward": backward.make_combine_backward,
+    "combine_backward": combine.make_combine_backward,
 }
 
 

@@ -39,11 +39,16 @@ def emit_constants(builder, address, kind, first, count):
 
 
 def emit_polynomial(builder, coefficients, x):
-    result = coefficients[0]
-    for coefficient in coefficients[1:]:
-        result = builder.fmul(result, x, flags=FAST)
-        result = builder.fadd(result, coefficient, flags=FAST)
-    return result
+    """Estrin's scheme: shorter chains of dependent instructions than Horner's."""
+    terms = list(reversed(coefficients))
+    while len(terms) > 1:
+        pairs = []
+        for low, high in zip(terms[::2], terms[1::2], strict=False):
+            product = builder.fmul(high, x, flags=FAST)
+            pairs.append(builder.fadd(low, product, flags=FAST))
+        terms = pairs + terms[len(pairs) * 2 :]
+        x = builder.fmul(x, x, flags=FAST)
+    return terms[0]
 
 
 @intrinsic

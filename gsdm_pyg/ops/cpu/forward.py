@@ -12,11 +12,11 @@ from gsdm_pyg.ops.cpu.schedule import (
     AHEAD,
     WHOLE,
     neighbour,
-    rows_to_compute,
+    next_row,
     workspace,
 )
 from gsdm_pyg.ops.cpu.task import field, tensor
-from gsdm_pyg.ops.cpu.vector import BYTES, expect_write, load, read, store, write
+from gsdm_pyg.ops.cpu.vector import BYTES, expect_write, load, store, write
 from gsdm_pyg.ops.cpu.vector_math import (
     filled,
     join,
@@ -59,7 +59,8 @@ def make_forward(channels: int, storage: str, shared: bool, biased: bool):
         bias, lse, parts = field(task, "bias"), field(task, "lse"), field(task, "parts")
         constants = field(task, "constants")
         table, weights, _, _ = workspace(task)
-        for row, start, end, slot in rows_to_compute(task):
+        piece, row, stop, start, end, slot = next_row(task, 0, 0, 0)
+        while piece >= 0:
             count = end - start
             blocks = (count + 3) // 8 * 8  # edges in blocks of 8; 1 to 4 may be left
             for e in range(blocks if blocks >= count else blocks + 4):
@@ -71,11 +72,8 @@ def make_forward(channels: int, storage: str, shared: bool, biased: bool):
                 if biased:
                     write(table + e * ENTRY + of_bias, edge * heads * stored)
             for head in range(heads):
-                k_h, v_h, b_h = (
-                    k + head * k_head,
-                    v + head * v_head,
-                    bias + head * stored,
-                )
+                k_h, v_h = k + head * k_head, v + head * v_head
+                b_h = bias + head * stored
                 out_i = out + row * out_row + head * out_head
                 expect_write(out_i + AHEAD * out_row, width)
 
@@ -126,47 +124,6 @@ def make_forward(channels: int, storage: str, shared: bool, biased: bool):
                     write(part, highest)
                     write(part + size, weight)
                     store(part + 2 * size, mean, accum)
+            piece, row, stop, start, end, slot = next_row(task, piece, row, stop)
 
     return forward
-
-
-def make_combine_forward(channels: int, storage: str):
-    """Softmax over all parts of a hub, from the softmax over each part.
-
-    The parts of a hub lie behind one another; each writes the result so far, and the
-    last one's stays.
-    """
-    accum = "float64" if storage == "float64" else "float32"
-    size = BYTES[accum]
-
-    def combine_forward(task):
-        heads, slots = field(task, "heads"), 2 * field(task, "pieces")
-        owners, parts = field(task, "owners"), field(task, "parts")
-        out, out_row, out_head = tensor(task, "out")
-        lse, constants = field(task, "lse"), field(task, "constants")
-        for head in range(heads):
-            highest, weight = number(LOWEST, storage), number(0.0, storage)
-            mean, last = filled(channels, 0.0, storage), -1
-            for slot in range(slots):
-                row = read(owners + 8 * slot, "int64")
-                if row < 0:
-                    continue
-                if row != last:
-                    highest, weight = number(LOWEST, storage), number(0.0, storage)
-                    mean, last = filled(channels, 0.0, storage), row
-                part = parts + (slot * heads + head) * (channels + 2) * size
-                before, here = highest, read(part, accum)
-                highest = max(before, here)
-                shrink = exp2(before - highest, constants)
-                share = exp2(here - highest, constants)
-                weight = weight * shrink + read(part + size, accum) * share
-                mean = mean * shrink + load(part + 2 * size, channels, accum) * share
-                if weight > 0:
-                    inverse = number(1.0, storage) / weight
-                    log_sum = highest + log2(weight, constants)
-                else:
-                    inverse, log_sum = number(0.0, storage), number(INF, storage)
-                store(out + row * out_row + head * out_head, mean * inverse, storage)
-                write(lse + (row * heads + head) * size, log_sum)
-
-    return combine_forward

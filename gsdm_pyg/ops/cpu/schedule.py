@@ -121,13 +121,18 @@ def workspace(task):
 
 
 @njit
-def rows_to_compute(task):
-    """Yield (row, start, end, slot) of all rows and parts that this thread draws."""
-    piece = next_piece(task)
-    while piece >= 0:
-        first, stop = rows_of(task, piece)
-        for row in range(first, stop):
-            start, end, slot = part_of_row(task, row, piece)
-            if slot != NONE:
-                yield row, start, end, slot
-        piece = next_piece(task)
+def next_row(task, piece, row, stop):
+    """(piece, row, stop, start, end, slot) of what the calling thread computes next.
+
+    A negative piece says that nothing is left; (0, 0, 0) asks for the first row.
+    """
+    while True:
+        row += 1
+        while row >= stop:
+            piece = next_piece(task)
+            if piece < 0:
+                return piece, row, stop, 0, 0, NONE
+            row, stop = rows_of(task, piece)
+        start, end, slot = part_of_row(task, row, piece)
+        if slot != NONE:
+            return piece, row, stop, start, end, slot

@@ -11,7 +11,6 @@ from gsdm_pyg.ops.cpu.vector import (
     COMPUTED,
     F64,
     I32,
-    I64,
     Vector,
     computed,
     constant,
@@ -129,9 +128,10 @@ def keep_first(typing, vector, count, other):
     """The first `count` lanes of `vector`, then `other`."""
 
     def codegen(context, builder, sig, args):
-        kind = ir.VectorType(I64, vector.lanes)
+        kind = ir.VectorType(I32, vector.lanes)
         lane = ir.Constant(kind, list(range(vector.lanes)))
-        inside = builder.icmp_signed("<", lane, emit_broadcast(builder, args[1], kind))
+        count = emit_broadcast(builder, builder.trunc(args[1], I32), kind)
+        inside = builder.icmp_signed("<", lane, count)
         return builder.select(
             inside, args[0], emit_broadcast(builder, args[2], args[0].type)
         )

@@ -1,0 +1,9 @@
+"""CSR attention on the GPU: Triton kernels of the same algorithm as on the CPU.
+
+`parts` cuts the rows of a graph into pieces of bounded length, `kernels` computes them,
+`launch` goes from tensors to tensors. Importing this package imports Triton.
+"""
+
+from gsdm_pyg.ops.triton_gpu.launch import backward, forward
+
+__all__ = ["backward", "forward"]
