@@ -5,13 +5,16 @@
     python benchmarks/attention.py --plot attention.png
 
 Every line is one forward and backward pass of one layer's attention, without the
-projections. The implementations take turns, and the median time counts. Extra memory
-is what the peak of the resident set, which the kernel resets on request (Linux only),
-exceeds the set before the pass by, in a fresh process that has run the same code on a
-small graph: output and gradients are in it, inputs are not.
+projections. The implementations take turns, and the median time counts.
+
+"Peak" is what a pass adds to the resident set at its peak, output and gradients
+included, in a fresh process that has run the same code on a small graph; Linux resets
+the peak on request, elsewhere it says nan. "Extra" is the peak without the output and
+the gradients of q, k and v, which every implementation has to hold.
 """
 
 import argparse
+import ctypes
 import math
 import statistics
 import subprocess
@@ -79,9 +82,9 @@ def sudoku(num_graphs: int = 32) -> Workload:
 
 
 def power_law(num_nodes: int = 100_000, num_edges: int = 1_000_000) -> Workload:
-    """Ends of edges drawn with probabilities (1 + rank)^-0.8, in random order."""
+    """Ends of edges drawn with probabilities rank^-0.85, in random order."""
     generator = torch.Generator().manual_seed(0)
-    weight = torch.arange(1, num_nodes + 1).double().pow(-0.8)
+    weight = torch.arange(1, num_nodes + 1).double().pow(-0.85)
     draws = torch.multinomial(weight, 4 * num_edges, True, generator=generator)
     low, high = draws.view(2, -1).sort(dim=0).values
     pairs = torch.unique((low * num_nodes + high)[low < high])
@@ -114,9 +117,7 @@ def pyg(work: Workload) -> Callable[[Tensor], Tensor]:
 
     def attention(qkv: Tensor) -> Tensor:
         q, k, v = qkv.unbind(1)
-        return conv.propagate(
-            work.edge_index, query=q, key=k, value=v, edge_attr=None
-        )
+        return conv.propagate(work.edge_index, query=q, key=k, value=v, edge_attr=None)
 
     return attention
 
@@ -145,8 +146,7 @@ IMPLEMENTATIONS = {
 
 def implementations(name: str) -> list[str]:
     """Dense attention needs more memory than there is on the power-law graph."""
-    skipped = {"dense SDPA"} if name == "power_law" else set()
-    return [implementation for implementation in IMPLEMENTATIONS if implementation not in skipped]
+    return [x for x in IMPLEMENTATIONS if (name, x) != ("power_law", "dense SDPA")]
 
 
 def training_pass(work: Workload, implementation: str) -> Callable[[], None]:
@@ -184,18 +184,19 @@ def status(field: str) -> int:
     raise KeyError(field)
 
 
-def print_extra_memory(name: str, implementation: str) -> None:
-    """In a fresh process: what a pass adds to the resident set at its peak, in bytes."""
+def print_peak_memory(name: str, implementation: str) -> None:
+    """In a fresh process: bytes that a pass adds to the resident set at its peak."""
     training_pass(SMALL[name](), implementation)()
     run = training_pass(WORKLOADS[name](), implementation)
+    ctypes.CDLL(None).malloc_trim(0)  # nothing freed earlier shall be used again
     Path("/proc/self/clear_refs").write_text("5")  # the peak starts from here
     before = status("VmRSS")
     run()
     print(status("VmHWM") - before)
 
 
-def extra_memory(name: str, implementation: str) -> float:
-    """MB that a pass adds, or NaN where it cannot be measured."""
+def peak_memory(name: str, implementation: str) -> float:
+    """MB that a pass adds at its peak, or NaN where it cannot be measured."""
     if not Path("/proc/self/clear_refs").exists():
         return math.nan
     command = [sys.executable, __file__, "--memory-of", name, implementation]
@@ -205,7 +206,7 @@ def extra_memory(name: str, implementation: str) -> float:
 
 def growth(repeats: int) -> tuple[list[int], list[float], float]:
     """Edges, seconds and the exponent of time in edges, on BCMF of growing size."""
-    works = [bcmf(size, size, 10, 1) for size in (24, 32, 48, 64, 96, 128)]
+    works = [bcmf(size, size, 10, 1) for size in (32, 48, 64, 96, 128, 192)]
     edges = [work.edge_index.size(1) for work in works]
     times = median_times([training_pass(w, "csr_attention") for w in works], repeats)
     slope, _ = statistics.linear_regression(
@@ -214,7 +215,32 @@ def growth(repeats: int) -> tuple[list[int], list[float], float]:
     return edges, times, slope
 
 
-def plot(path: str, rows: list[tuple[str, str, float, float]], fit) -> None:
+def print_table(names: list[str], repeats: int) -> list[tuple[str, str, float]]:
+    """One line per workload and implementation; returns their names and seconds."""
+    print("| workload | implementation | ms | ratio | peak MB | extra MB | ratio |")
+    print("| --- | --- | ---: | ---: | ---: | ---: | ---: |")
+    rows = []
+    for name in names:
+        work, candidates = WORKLOADS[name](), implementations(name)
+        rounds = max(3, repeats // 4) if name == "power_law" else repeats
+        times = median_times([training_pass(work, x) for x in candidates], rounds)
+        nodes, edges = work.rowptr.numel() - 1, work.edge_index.size(1)
+        held = 4 * 4 * nodes * work.heads * work.channels / 1e6  # out, dq, dk, dv
+        peaks = [peak_memory(name, x) for x in candidates]
+        extras = [max(peak - held, 0.1) for peak in peaks]  # about the resolution
+        degree = int(work.rowptr.diff().max())
+        label = f"{name}: {nodes:,} nodes, {edges:,} edges, largest degree {degree:,}"
+        for x, t, peak, extra in zip(candidates, times, peaks, extras, strict=True):
+            print(
+                f"| {label} | {x} | {1e3 * t:.2f} | {t / times[0]:.1f} "
+                f"| {peak:.1f} | {extra:.1f} | {extra / extras[0]:.1f} |"
+            )
+            rows.append((name, x, t))
+    return rows
+
+
+def plot(path: str, rows: list[tuple[str, str, float]], fit) -> None:
+    """Bars of times beside the growth of time with edges."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -222,7 +248,7 @@ def plot(path: str, rows: list[tuple[str, str, float, float]], fit) -> None:
 
     edges, times, slope = fit
     figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4), layout="constrained")
-    labels = [f"{name}\n{implementation}" for name, implementation, *_ in rows]
+    labels = [f"{name}\n{implementation}" for name, implementation, _ in rows]
     colors = ["C0" if row[1] == "csr_attention" else "C7" for row in rows]
     left.barh(labels, [1e3 * row[2] for row in rows], color=colors)
     left.invert_yaxis()
@@ -233,41 +259,27 @@ def plot(path: str, rows: list[tuple[str, str, float, float]], fit) -> None:
 
 
 def main() -> None:
+    workloads = [*WORKLOADS, "growth", "all"]
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--workload", choices=[*WORKLOADS, "growth", "all"], default="all")
+    parser.add_argument("--workload", choices=workloads, default="all")
     parser.add_argument("--repeats", type=int, default=20)
-    parser.add_argument("--plot", metavar="FILE")
+    parser.add_argument("--plot", metavar="FILE", help="with growth or all")
     parser.add_argument("--memory-of", nargs=2, help=argparse.SUPPRESS)
     args = parser.parse_args()
     torch.manual_seed(0)
     if args.memory_of:
-        print_extra_memory(*args.memory_of)
+        print_peak_memory(*args.memory_of)
         return
+    if args.plot and args.workload not in ("growth", "all"):
+        parser.error(f"--plot needs --workload growth or all (got {args.workload})")
     print(f"{torch.get_num_threads()} threads, torch {torch.__version__}\n")
-    rows = []
     chosen = [name for name in WORKLOADS if args.workload in (name, "all")]
-    if chosen:
-        print("| workload | implementation | ms | times as long | extra MB | times as much |")
-        print("| --- | --- | ---: | ---: | ---: | ---: |")
-    for name in chosen:
-        work, candidates = WORKLOADS[name](), implementations(name)
-        repeats = max(3, args.repeats // 4) if name == "power_law" else args.repeats
-        times = median_times([training_pass(work, c) for c in candidates], repeats)
-        memory = [extra_memory(name, c) for c in candidates]
-        nodes, edges = work.rowptr.numel() - 1, work.edge_index.size(1)
-        degree = int(work.rowptr.diff().max())
-        label = f"{name}: {nodes:,} nodes, {edges:,} edges, largest degree {degree:,}"
-        for candidate, seconds, extra in zip(candidates, times, memory, strict=True):
-            print(
-                f"| {label} | {candidate} | {1e3 * seconds:.2f} | {seconds / times[0]:.1f} "
-                f"| {extra:.1f} | {extra / memory[0]:.1f} |"
-            )
-            rows.append((name, candidate, seconds, extra))
+    rows = print_table(chosen, args.repeats) if chosen else []
     if args.workload in ("growth", "all"):
         fit = growth(max(3, args.repeats // 2))
         print("\n| edges | ms |\n| ---: | ---: |")
-        for count, seconds in zip(*fit[:2], strict=True):
-            print(f"| {count:,} | {1e3 * seconds:.2f} |")
+        for edges, seconds in zip(*fit[:2], strict=True):
+            print(f"| {edges:,} | {1e3 * seconds:.2f} |")
         print(f"\ntime ~ edges^{fit[2]:.3f}")
         if args.plot:
             plot(args.plot, rows, fit)

@@ -20,6 +20,8 @@ import torch
 from torch import Tensor, nn
 
 from gsdm_pyg import GSDM, ProblemBatches
+from gsdm_pyg.config import OptimizerConfig
+from gsdm_pyg.training import build_optimizer
 from problems import BCMF
 
 
@@ -69,7 +71,7 @@ def main() -> None:
     problem = BCMF(m=10, n=16, k=8)
     batches = ProblemBatches(problem, batch_size=8)
     model = GSDM.from_problem(problem, backend=options.backend)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
+    optimizer = build_optimizer(model, OptimizerConfig())
 
     def step() -> None:
         optimizer.zero_grad()

@@ -6,7 +6,6 @@ import argparse
 import json
 import os
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, get_args
@@ -14,16 +13,21 @@ from zipfile import BadZipFile
 
 import lightning as L
 import numpy as np
+import torch
 import yaml
 from lightning.pytorch.utilities import rank_zero_only
+from lightning.pytorch.utilities.exceptions import MisconfigurationException
 
-from gsdm_pyg.config import Config, ConfigError, dump_config, load_config, parse_config
+from gsdm_pyg.config import Config, ConfigError, dump_config, load_config
 from gsdm_pyg.data import keyed_generator
 from gsdm_pyg.diffusion.sampling import Solver
-from gsdm_pyg.evaluation import evaluate, label, prior_metrics
+from gsdm_pyg.evaluation import Evaluation, evaluate, label, prior_metrics
 from gsdm_pyg.model import GSDM
+from gsdm_pyg.plotting import mask_figure
 from gsdm_pyg.problem import Problem, graph_of, resolve_problem
 from gsdm_pyg.training import Training, TrainingDiverged, save_pictures, train
+
+_REFUSALS = (TrainingDiverged, MisconfigurationException)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -36,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options.settings += rest
     try:
         options.run(options)
-    except (ValueError, FileNotFoundError, TrainingDiverged) as error:
+    except (ValueError, FileNotFoundError, *_REFUSALS) as error:
         sys.exit(f"error: {error}")
 
 
@@ -64,17 +68,17 @@ def run_training(options: argparse.Namespace) -> None:
     )
     run_dir = _run_dir(options, config)
     resume = run_dir / "checkpoints" / "last.ckpt" if options.resume else None
-    start = time.monotonic()
     trainer = train(training, config.trainer, run_dir, resume)
     if trainer.is_global_zero:
-        minutes = (time.monotonic() - start) / 60
+        model.to(trainer.strategy.root_device)  # Lightning leaves it on the CPU
+        minutes = training.timer.time_elapsed() / 60
         steps = f"{trainer.global_step:,} steps, {minutes:.1f} minutes"
         _finish(model, config, problems, run_dir, steps)
 
 
 def run_evaluation(options: argparse.Namespace) -> None:
     """Print the metrics of a model folder on fresh instances, beside the prior's."""
-    model = GSDM.from_pretrained(options.model)
+    model = GSDM.from_pretrained(options.model, map_location=options.device)
     problem = _problem(model, options)
     result = evaluate(
         model, problem, options.instances, options.steps, options.solver, options.seed
@@ -91,7 +95,7 @@ def run_evaluation(options: argparse.Namespace) -> None:
 
 def run_sampling(options: argparse.Namespace) -> None:
     """Write samples by name: [num_samples, *shape] arrays in .npz or .json."""
-    model = GSDM.from_pretrained(options.model)
+    model = GSDM.from_pretrained(options.model, map_location=options.device)
     problem = _problem(model, options)
     if options.out.suffix not in (".npz", ".json"):
         raise ValueError(f"--out ends in .npz or .json (got {str(options.out)!r}).")
@@ -130,11 +134,15 @@ def _parser() -> argparse.ArgumentParser:
 
     shared = argparse.ArgumentParser(add_help=False)
     shared.add_argument("model", help="a model folder")
-    shared.add_argument("settings", nargs="*", help="sizes of the problem, such as m=8")
+    shared.add_argument(
+        "settings", nargs="*", help="sizes such as m=8; else the largest of training"
+    )
     shared.add_argument("--problem", help="path/to/file.py:ClassName, if not built in")
     shared.add_argument("--steps", type=int, default=50, help="network evaluations")
     shared.add_argument("--solver", choices=get_args(Solver), default="ddpm")
     shared.add_argument("--seed", type=int, default=0)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    shared.add_argument("--device", default=device, help="default: %(default)s")
 
     evaluation = commands.add_parser(
         "evaluate", parents=[shared], help=run_evaluation.__doc__
@@ -171,9 +179,10 @@ def _run_dir(options: argparse.Namespace, config: Config) -> Path:
     stem = Path("runs") / Path(options.config).stem
     numbered = [stem, *(Path(f"{stem}-{i}") for i in range(2, 10_000))]
     if options.resume:
-        found = [d for d in numbered if (d / "checkpoints" / "last.ckpt").is_file()]
-        run_dir = options.run_dir or (found[-1] if found else stem)
+        existing = [d for d in numbered if d.exists()]
+        run_dir = options.run_dir or (existing[-1] if existing else stem)
         _check_resumable(run_dir, config)
+        print(f"resuming: {run_dir}")
         return run_dir
     run_dir = options.run_dir or next(d for d in numbered if not d.exists())
     if rank_zero_only.rank == 0:  # type: ignore[attr-defined]
@@ -194,7 +203,7 @@ def _check_resumable(run_dir: Path, config: Config) -> None:
             "There is no checkpoint to resume from: start the run without --resume "
             f"(got {str(run_dir)!r})."
         )
-    before = parse_config(yaml.safe_load((run_dir / "config.yaml").read_text()))
+    before = load_config(run_dir / "config.yaml")
     for section in ("problem", "model", "data", "optimizer", "seed"):
         if getattr(before, section) != getattr(config, section):
             raise ConfigError(
@@ -207,10 +216,9 @@ def _check_resumable(run_dir: Path, config: Config) -> None:
 def _finish(
     model: GSDM, config: Config, problems: list[Problem], run_dir: Path, steps: str
 ) -> None:
-    """Judge the averaged weights, draw pictures and export the model folder."""
+    """Judge the averaged weights, export the model folder and draw pictures."""
     settings = config.evaluation
-    rows = {}
-    model.eval()
+    results = {}
     for problem in problems:
         result = evaluate(
             model,
@@ -220,10 +228,10 @@ def _finish(
             settings.solver,
             seed=config.seed,
         )
-        rows[label(problem)] = result.metrics
+        results[problem] = result
         figures = ", ".join(f"{n} {v:.4f}" for n, v in result.metrics.items())
         print(f"{label(problem)}: {figures}")
-        save_pictures(problem, result, settings.pictures, run_dir / "pictures", "final")
+    rows = {label(problem): result.metrics for problem, result in results.items()}
     _write(run_dir / "metrics.json", json.dumps(rows, indent=2).encode())
     details = "\n".join(
         [
@@ -241,13 +249,25 @@ def _finish(
     )
     model.save_pretrained(run_dir / "model", model_card_kwargs={"details": details})
     print(f"model folder: {run_dir / 'model'}")
+    if settings.pictures:
+        _draw(results, settings.pictures, run_dir / "pictures")
+
+
+def _draw(results: dict[Problem, Evaluation], count: int, folder: Path) -> None:
+    """Pictures of the first answers, and the attention mask of a small problem."""
+    for problem, result in results.items():
+        save_pictures(problem, result, count, folder, "final")
+    small = [p for p in results if graph_of(p).num_nodes <= 2000]
+    if small:
+        mask_figure(graph_of(small[0])).savefig(folder / "mask.png")
 
 
 def _problem(model: GSDM, options: argparse.Namespace) -> Problem:
     name = options.problem or model.problem
     if name is None:
         raise ValueError("This model does not name its problem: pass --problem.")
-    sizes = {}
+    trained = {} if options.problem else model.sizes or {}
+    sizes = {n: s[-1] if isinstance(s, list) else s for n, s in trained.items()}
     for text in options.settings:
         key, equals, value = text.partition("=")
         if not equals:
@@ -256,6 +276,8 @@ def _problem(model: GSDM, options: argparse.Namespace) -> Problem:
             sizes[key] = yaml.safe_load(value)
         except yaml.YAMLError:
             raise ValueError(f"A size reads name=value (got {text!r}).") from None
+        if isinstance(sizes[key], list):
+            raise ValueError(f"Here a size is one number (got {text!r}).")
     try:
         return resolve_problem(name).family(**sizes).largest()
     except TypeError as error:

@@ -106,10 +106,10 @@ class TrainerConfig(Section):
     max_steps: PositiveInt | None = None
     max_time: Annotated[str, Field(pattern=r"^\d\d:\d\d:\d\d:\d\d$")] | None = None
     accelerator: str = "auto"
-    devices: int | list[int] | Literal["auto"] = "auto"
+    devices: int | list[int] | Literal["auto"] = 1
     num_nodes: PositiveInt = 1
     strategy: str = "auto"
-    precision: str | int = "32-true"
+    precision: Literal["32-true", "bf16-mixed"] = "32-true"
     log_every: PositiveInt = 50
     checkpoint_every: PositiveInt = 500
 

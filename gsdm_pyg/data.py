@@ -27,7 +27,7 @@ class Structure:
     variable_id: Tensor  # [N], which variable a node belongs to
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)
 def structure(problem: Problem) -> Structure:
     """The edges and node labels of a problem, computed once per size."""
     graph = graph_of(problem)
@@ -73,7 +73,6 @@ def check_given(
         if name not in given:
             continue
         value = _as_tensor(name, given[name])
-        value = value.long() if value.dtype == torch.bool else value
         if tuple(value.shape) != variable.shape:
             raise ValueError(
                 f"given[{name!r}] must have the shape {variable.shape} "
@@ -91,13 +90,20 @@ def check_given(
 
 
 def _as_tensor(name: str, value: Any) -> Tensor:
+    """An array of numbers as float64, or int64 where it holds whole numbers."""
     try:
-        if isinstance(value, Tensor):
-            return value.detach().cpu()
-        return torch.from_numpy(np.array(value))  # a copy: strides may be negative
+        if not isinstance(value, Tensor):
+            array = np.array(value)  # a copy: strides may be negative
+            real = np.issubdtype(array.dtype, np.floating)
+            array = array.astype(float if real else int, casting="same_kind")
+            value = torch.from_numpy(array)
+        if value.is_complex():
+            raise TypeError("complex numbers")
+        value = value.detach().cpu()
+        return value.double() if value.is_floating_point() else value.long()
     except (TypeError, ValueError) as error:
         raise ValueError(
-            f"given[{name!r}] must be an array of numbers, NaN where unknown "
+            f"given[{name!r}] must be an array of real numbers, NaN where unknown "
             f"(got {value!r})."
         ) from error
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch_geometric import EdgeIndex
 
-from gsdm_pyg.variables import Continuous, Domain, Role, Variable
+from gsdm_pyg.variables import Continuous, Domain, Role, Variable, column_blocks
 
 Arrays = Mapping[str, Tensor]
 
@@ -174,8 +174,11 @@ class GraphicalModel:
                         f"Variable {name!r} has the shape {variable.shape} "
                         f"(got {tuple(value.shape)})."
                     )
-                classes = variable.domain.num_classes
-                if classes and (wrong := variable.domain.outside(value)).any():
+                if variable.domain.num_classes:
+                    wrong = variable.domain.outside(value)
+                else:
+                    wrong = ~torch.isfinite(value)
+                if wrong.any():
                     raise ValueError(
                         f"Variable {name!r} takes {variable.domain} "
                         f"(got {value[wrong][0].item()})."
@@ -208,17 +211,8 @@ class GraphicalModel:
 
     def columns(self) -> dict[str, slice]:
         """The value columns of each variable: one block of columns per domain."""
-        blocks: dict[int | None, slice] = {}
-        width = 0
-        for variable in self.variables.values():
-            domain = variable.domain
-            if domain.num_classes not in blocks:
-                blocks[domain.num_classes] = slice(width, width + domain.num_columns)
-                width += domain.num_columns
-        return {
-            name: blocks[variable.domain.num_classes]
-            for name, variable in self.variables.items()
-        }
+        classes = [variable.domain.num_classes for variable in self.variables.values()]
+        return dict(zip(self.variables, column_blocks(classes), strict=True))
 
     @property
     def num_columns(self) -> int:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Batch, Data
 
+from gsdm_pyg.checks import check_choice
 from gsdm_pyg.data import check_given, collate, keyed_generator, to_data
 from gsdm_pyg.diffusion.loss import (
     DiscreteLoss,
@@ -26,6 +27,7 @@ from gsdm_pyg.model_folder import CARD, ModelFolder
 from gsdm_pyg.nn.denoiser import Denoiser
 from gsdm_pyg.nn.structured_attention import Backend
 from gsdm_pyg.problem import Observe, Problem, ProblemFamily, graph_of
+from gsdm_pyg.variables import column_blocks
 
 logger = logging.getLogger("gsdm_pyg")
 
@@ -56,7 +58,6 @@ class GSDM(ModelFolder, library_name="gsdm_pyg", model_card_template=CARD):
     scale: Tensor
     columns: Tensor
     discrete: Tensor
-    beta: Tensor
     alpha_bar: Tensor
 
     def __init__(
@@ -90,6 +91,9 @@ class GSDM(ModelFolder, library_name="gsdm_pyg", model_card_template=CARD):
                 "loc and scale have one number per variable "
                 f"(got {len(loc)} and {len(scale)} for {len(variables)})."
             )
+        check_choice("observe", observe, Observe)
+        check_choice("discrete_loss", discrete_loss, DiscreteLoss)
+        self.beta = betas(schedule, num_timesteps)  # float64, read by solvers only
         columns = _column_mask(variables)  # [V, W]
         classes = torch.tensor([v["num_classes"] or 0 for v in variables])[:, None]
         discrete = classes > 0
@@ -104,8 +108,7 @@ class GSDM(ModelFolder, library_name="gsdm_pyg", model_card_template=CARD):
             "discrete": discrete,
             "loc": loc_ * columns,
             "scale": torch.where(columns, scale_, 1.0),
-            "beta": betas(schedule, num_timesteps),
-            "alpha_bar": alpha_bars(betas(schedule, num_timesteps)).float(),
+            "alpha_bar": alpha_bars(self.beta).float(),
         }.items():
             self.register_buffer(name, buffer, persistent=False)
         self.denoiser = Denoiser(
@@ -204,10 +207,10 @@ class GSDM(ModelFolder, library_name="gsdm_pyg", model_card_template=CARD):
             raise ValueError(f"num_samples must be at least 1 (got {num_samples}).")
         graph = self.check_problem(problem)
         values, known = check_given(graph, given or {})
-        self._warn_if_unseen(graph, known)
+        self._warn_if_unseen(problem, known)
         data = to_data(problem, values, known)
         x = self.sample_data([data] * num_samples, steps, solver, generator, max_nodes)
-        return graph.decode(torch.stack(x))
+        return graph.decode(torch.stack(x).cpu())
 
     @torch.no_grad()
     def sample_data(
@@ -222,11 +225,13 @@ class GSDM(ModelFolder, library_name="gsdm_pyg", model_card_template=CARD):
         results: list[Tensor] = []
         training = self.training
         self.eval()
-        for chunk in _chunks(graphs, max_nodes):
-            batch = collate(chunk).to(self.beta.device)
-            x0 = self._sample_batch(batch, steps, solver, generator)
-            results.extend(x0.split([graph.num_nodes for graph in chunk]))
-        self.train(training)
+        try:
+            for chunk in _chunks(graphs, max_nodes):
+                batch = collate(chunk).to(self.alpha_bar.device)
+                x0 = self._sample_batch(batch, steps, solver, generator)
+                results.extend(x0.split([graph.num_nodes for graph in chunk]))
+        finally:
+            self.train(training)
         return results
 
     def check_problem(self, problem: Problem) -> GraphicalModel:
@@ -313,13 +318,15 @@ class GSDM(ModelFolder, library_name="gsdm_pyg", model_card_template=CARD):
         x0 = (x0 * columns) * scale + loc
         return torch.where(batch.observed[:, None], batch.x, x0)
 
-    def _warn_if_unseen(self, graph: GraphicalModel, known: dict[str, Tensor]) -> None:
+    def _warn_if_unseen(self, problem: Problem, known: dict[str, Tensor]) -> None:
+        if self.observe != "roles" or type(problem).observe is not Problem.observe:
+            return
         trained = {v["name"] for v in self.variables if v["role"] == "observed"}
         as_trained = all(
             bool(mask.all()) if name in trained else not mask.any()
             for name, mask in known.items()
         )
-        if self.observe == "roles" and not as_trained and not self._warned:
+        if not as_trained and not self._warned:
             self._warned = True
             logger.warning(
                 "Training conditioned on %s whole and on nothing else: samples given "
@@ -330,11 +337,11 @@ class GSDM(ModelFolder, library_name="gsdm_pyg", model_card_template=CARD):
 
 def _column_mask(variables: list[dict[str, Any]]) -> Tensor:
     """Which value columns each variable owns, [V, W]; one block per domain."""
-    blocks = list(dict.fromkeys(v["num_classes"] for v in variables))
-    widths = torch.tensor([classes or 1 for classes in blocks])
-    block = torch.arange(len(blocks)).repeat_interleave(widths)  # [W]
-    owner = torch.tensor([blocks.index(v["num_classes"]) for v in variables])
-    return owner[:, None] == block
+    blocks = column_blocks([v["num_classes"] for v in variables])
+    column = torch.arange(max(block.stop for block in blocks))
+    start = torch.tensor([block.start for block in blocks])[:, None]
+    stop = torch.tensor([block.stop for block in blocks])[:, None]
+    return (start <= column) & (column < stop)
 
 
 def _moments(
@@ -343,6 +350,11 @@ def _moments(
     """Mean and standard deviation of each variable over 256 draws."""
     generator = keyed_generator("moments")
     draws = [source.draw(generator).sample(generator) for _ in range(256)]
+    if set(draws[0]) != set(names):
+        raise ValueError(
+            f"sample() must return the variables {', '.join(names)} "
+            f"(got {', '.join(draws[0])})."
+        )
     loc, scale = [], []
     for name in names:
         values = torch.cat([draw[name].reshape(-1).double() for draw in draws])

@@ -61,16 +61,29 @@ class ModelFolder(nn.Module, PyTorchModelHubMixin):
                 f"the Hub (got {str(folder)!r})."
             ) from error
 
-    def save_pretrained(self, save_directory: str | Path, **arguments: Any) -> Any:
+    def save_pretrained(  # type: ignore[override]
+        self,
+        save_directory: str | Path,
+        *,
+        config: dict[str, Any] | None = None,
+        model_card_kwargs: dict[str, Any] | None = None,
+    ) -> None:
         """Write a model folder: config.json, model.safetensors and a card.
 
         Each file is replaced whole, so that an interruption leaves no half-written
-        one; `arguments` are those of huggingface_hub's mixin.
+        one.
+
+        Args:
+            save_directory: The folder, made if need be.
+            config: Other contents for config.json than the model's own arguments.
+            model_card_kwargs: `{"details": text}` puts a text into the card.
         """
         folder = Path(save_directory)
         folder.mkdir(parents=True, exist_ok=True)
         with TemporaryDirectory(dir=folder.parent) as partial:
-            result = super().save_pretrained(partial, **arguments)
+            super().save_pretrained(
+                partial, config=config, model_card_kwargs=model_card_kwargs
+            )
             files = sorted(Path(partial).iterdir())
             old = {f: f.read_bytes() for f in folder.iterdir() if f.is_file()}
             try:
@@ -80,7 +93,6 @@ class ModelFolder(nn.Module, PyTorchModelHubMixin):
                 for file, content in old.items():
                     file.write_bytes(content)
                 raise
-        return result
 
     @classmethod
     def _from_pretrained(
@@ -110,7 +122,7 @@ class ModelFolder(nn.Module, PyTorchModelHubMixin):
             )
         model = cls(**settings)
         model.load_state_dict(load_file(file, device=map_location), strict=strict)
-        return model
+        return model.to(map_location)
 
 
 def _check_folder(path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
@@ -11,21 +12,24 @@ from gsdm_pyg.graphical_model import GraphicalModel
 
 
 def matrix_figure(matrices: Mapping[str, Tensor]) -> Figure:
-    """Matrices side by side, one colour scale and one size of cell for all."""
+    """Matrices side by side with cells of one size; those of one shape share colours.
+
+    Below each stand the values of its darkest and its brightest colour.
+    """
     widths = [matrix.size(1) for matrix in matrices.values()]
     height = max(matrix.size(0) for matrix in matrices.values())
     cell = min(0.35, 12 / sum(widths))
     figure = Figure(
-        figsize=(cell * sum(widths) + 0.6 * len(widths) + 0.8, cell * height + 0.8),
+        figsize=(cell * sum(widths) + 0.3 * len(widths), cell * height + 0.9),
         layout="constrained",
     )
     axes = figure.subplots(1, len(widths), width_ratios=widths, squeeze=False)[0]
-    high = max(float(matrix.max()) for matrix in matrices.values())
-    low = min(0.0, *(float(matrix.min()) for matrix in matrices.values()))
     for ax, (title, matrix) in zip(axes, matrices.items(), strict=True):
-        image = ax.imshow(matrix.cpu(), vmin=low, vmax=high, cmap="viridis")
-        ax.set(title=title, xticks=[], yticks=[])
-    figure.colorbar(image, ax=axes, shrink=0.8, pad=0.02)
+        alike = [m for m in matrices.values() if m.shape == matrix.shape]
+        low = min(0.0, *(float(m.min()) for m in alike))
+        high = max(1.0, *(float(m.max()) for m in alike))
+        ax.imshow(matrix.cpu(), vmin=low, vmax=high, cmap="viridis")
+        ax.set(title=title, xlabel=f"{low:.3g} to {high:.3g}", xticks=[], yticks=[])
     return figure
 
 
@@ -34,8 +38,8 @@ def mask_figure(graph: GraphicalModel) -> Figure:
     source, target = graph.edge_index()
     figure = Figure(figsize=(4.5, 4.5), layout="constrained")
     ax = figure.subplots()
-    mask = source.new_zeros(graph.num_nodes, graph.num_nodes)
-    mask[target.as_tensor(), source.as_tensor()] = 1
+    mask = torch.zeros(graph.num_nodes, graph.num_nodes, dtype=torch.bool)
+    mask[target.as_tensor(), source.as_tensor()] = True
     ax.imshow(mask, cmap="gray", interpolation="nearest")
     centres = [v.first_node + (v.num_nodes - 1) / 2 for v in graph.variables.values()]
     for variable in list(graph.variables.values())[1:]:

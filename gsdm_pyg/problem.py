@@ -17,6 +17,7 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
+from gsdm_pyg.checks import check_choice
 from gsdm_pyg.graphical_model import Arrays, GraphicalModel
 from gsdm_pyg.variables import Role
 
@@ -84,6 +85,7 @@ class Problem(ABC):
                 in half of the draws; in the others each variable is, with equal
                 chance, hidden, given whole, or given at random entries.
         """
+        check_choice("observe", mode, Observe)
         variables = graph_of(self).variables.values()
         by_role = mode == "roles" or _uniform((), generator) < 0.5
         if by_role:
@@ -164,7 +166,7 @@ class ProblemFamily:
         )
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)
 def graph_of(problem: Problem) -> GraphicalModel:
     """`problem.graphical_model()`, built once per size."""
     return problem.graphical_model()

@@ -124,19 +124,7 @@ class Training(L.LightningModule):
         return warmup * 0.5 * (1 + math.cos(math.pi * min(progress, 1.0)))
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
-        settings = self.optimizer
-        matrices = self.model.denoiser.hidden_matrices()
-        if settings.name == "adamw":
-            matrices = []
-        chosen = {id(p) for p in matrices}
-        return Muon(
-            matrices,
-            [p for p in self.parameters() if id(p) not in chosen],
-            lr=settings.lr,
-            matrix_lr=settings.matrix_lr,
-            betas=settings.betas,
-            weight_decay=settings.weight_decay,
-        )
+        return build_optimizer(self.model, self.optimizer)
 
     def configure_gradient_clipping(
         self,
@@ -173,6 +161,20 @@ class Training(L.LightningModule):
             tag = f"step{self.trainer.global_step}"
             save_pictures(problem, result, settings.pictures, self.picture_dir, tag)
         self._last_time = None
+
+
+def build_optimizer(model: GSDM, settings: OptimizerConfig) -> Muon:
+    """The optimiser of a config: Muon for the blocks' matrices, or AdamW for all."""
+    matrices = model.denoiser.hidden_matrices() if settings.name == "muon" else []
+    chosen = {id(p) for p in matrices}
+    return Muon(
+        matrices,
+        [p for p in model.parameters() if id(p) not in chosen],
+        lr=settings.lr,
+        matrix_lr=settings.matrix_lr,
+        betas=settings.betas,
+        weight_decay=settings.weight_decay,
+    )
 
 
 def save_pictures(
@@ -237,6 +239,16 @@ class ProgressBar(TQDMProgressBar):
         return limit if limit > 0 else super().total_train_batches
 
 
+class Checkpoints(ModelCheckpoint):
+    """Also saves at the last step, before the averaged weights replace the current."""
+
+    def on_train_batch_end(self, trainer: L.Trainer, *details: Any) -> None:
+        super().on_train_batch_end(trainer, *details)
+        ended = trainer.should_stop or trainer.global_step == trainer.max_steps
+        if ended and self._last_global_step_saved != trainer.global_step:
+            self._save_topk_checkpoint(trainer, self._monitor_candidates(trainer))
+
+
 class AtomicCheckpointIO(TorchCheckpointIO):
     """Writes beside the target and renames: a kill leaves the old checkpoint whole."""
 
@@ -290,7 +302,7 @@ def train(
             CSVLogger(run_dir, name="csv", flush_logs_every_n_steps=settings.log_every),
         ]
         callbacks.append(
-            ModelCheckpoint(
+            Checkpoints(
                 dirpath=run_dir / "checkpoints",
                 filename="last",
                 every_n_train_steps=settings.checkpoint_every,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -91,6 +92,20 @@ class Categorical:
 
 
 Domain = Continuous | Categorical
+
+
+def column_blocks(num_classes: Sequence[int | None]) -> list[slice]:
+    """The value columns of each variable, given its classes (None if continuous).
+
+    Each domain owns one block of columns, in the order of first appearance.
+    """
+    blocks: dict[int | None, slice] = {}
+    width = 0
+    for classes in num_classes:
+        if classes not in blocks:
+            blocks[classes] = slice(width, width + (classes or 1))
+            width = blocks[classes].stop
+    return [blocks[classes] for classes in num_classes]
 
 
 @dataclass(frozen=True)

@@ -169,8 +169,7 @@ def test_evaluate_writes_metrics_and_pictures(model_folder):
 @pytest.mark.parametrize(
     ("sizes", "complaint"),
     [
-        ([], "Give every size of BCMF"),
-        (["m=2", "n=3"], "'k'"),
+        (["m=2", "n=3", "k=[1, 2]"], "Here a size is one number (got 'k=[1, 2]')"),
         (["m=2", "n=3", "k"], "A size reads name=value (got 'k')"),
         (["m=2", "n=3", "k=0"], "BCMF.k is a size"),
         (["m=2", "n=3", "k=-1"], "BCMF.k is a size"),
@@ -181,6 +180,15 @@ def test_evaluate_writes_metrics_and_pictures(model_folder):
 )
 def test_impossible_sizes_are_refused(model_folder, command, sizes, complaint):
     assert complaint in refusal(command, model_folder, *sizes)
+
+
+def test_sizes_left_out_are_the_largest_of_training(model_folder, tmp_path):
+    out = tmp_path / "samples.json"
+    main(["sample", str(model_folder), "m=2", "--steps=2", f"--out={out}"])
+    sizes = GSDM.from_pretrained(model_folder).sizes
+    largest = {n: s[-1] if isinstance(s, list) else s for n, s in sizes.items()}
+    R = np.array(json.loads(out.read_text())["R"])
+    assert R.shape == (1, largest["k"], largest["n"])
 
 
 @pytest.mark.parametrize("name", ["out.csv", "out", "out.npz.gz"])

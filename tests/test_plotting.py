@@ -14,14 +14,14 @@ def panels(figure):
     return [ax for ax in figure.axes if ax.images]
 
 
-def test_matrices_share_one_colour_scale():
-    figure = matrix_figure(
-        {"a": torch.tensor([[0.5, 3.0]]), "b": torch.tensor([[-2.0], [1.0]])}
-    )
+def test_matrices_of_one_shape_share_a_colour_scale():
+    low, high = torch.tensor([[-2.0, 0.5]]), torch.tensor([[0.0, 3.0]])
+    figure = matrix_figure({"a": low, "b": torch.tensor([[0.2], [1.0]]), "c": high})
     assert isinstance(figure, Figure)
-    assert [ax.get_title() for ax in panels(figure)] == ["a", "b"]
-    assert [ax.images[0].get_clim() for ax in panels(figure)] == [(-2.0, 3.0)] * 2
-    assert len(figure.axes) == 3  # two matrices and the colour bar
+    assert [ax.get_title() for ax in panels(figure)] == ["a", "b", "c"]
+    scales = [ax.images[0].get_clim() for ax in panels(figure)]
+    assert scales == [(-2.0, 3.0), (0.0, 1.0), (-2.0, 3.0)]
+    assert panels(figure)[0].get_xlabel() == "-2 to 3"
 
 
 def test_the_colour_scale_starts_at_zero_for_positive_matrices():

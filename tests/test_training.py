@@ -502,6 +502,19 @@ def test_finished_run_can_be_trained_for_longer(tmp_path):
     assert checkpoint_of(tmp_path / "run")["global_step"] == 12
 
 
+@pytest.mark.slow
+def test_run_that_ends_between_two_marks_writes_a_last_checkpoint(tmp_path):
+    config = write_config(tmp_path / "tiny.yaml")
+    short, long = tmp_path / "short", tmp_path / "long"
+    train_here(config, "trainer.max_steps=7", "--run-dir", long)
+    assert checkpoint_of(long)["global_step"] == 7
+    train_here(config, "trainer.max_steps=3", "--run-dir", short)
+    saved = checkpoint_of(short)
+    assert saved["global_step"] == 3
+    current, averaged = saved["current_model_state"], saved["state_dict"]
+    assert any(not torch.equal(current[name], averaged[name]) for name in current)
+
+
 RECORDING = """
 import os
 from problems import BCMF

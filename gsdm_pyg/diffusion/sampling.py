@@ -14,6 +14,8 @@ from diffusers import (
 from diffusers.utils.torch_utils import randn_tensor
 from torch import Tensor
 
+from gsdm_pyg.checks import check_choice
+
 Solver = Literal["ddpm", "ddim", "dpm++", "dpm++_sde", "unipc"]
 
 _SOLVERS: dict[str, tuple[type, dict[str, Any]]] = {
@@ -51,8 +53,7 @@ def sample(
             follow the SDE; "ddim", "dpm++" and "unipc" the ODE.
         generator: Source of randomness, on the device of x or on the CPU.
     """
-    if solver not in _SOLVERS:
-        raise ValueError(f"solver is one of {', '.join(_SOLVERS)} (got {solver!r}).")
+    check_choice("solver", solver, Solver)
     if not 1 <= steps <= len(beta):
         raise ValueError(
             f"steps lies between 1 and the {len(beta)} of the schedule (got {steps})."

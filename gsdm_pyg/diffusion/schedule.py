@@ -8,6 +8,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from gsdm_pyg.checks import check_choice
+
 Schedule = Literal["paper", "linear", "cosine"]
 
 
@@ -18,6 +20,7 @@ def betas(schedule: Schedule, num_steps: int = 1000) -> Tensor:
     "linear" goes on to 0.02 (Ho et al.); "cosine" is Nichol and Dhariwal's,
     ended at alpha_bar_T = 1e-4, before solvers in float32 lose their footing.
     """
+    check_choice("schedule", schedule, Schedule)
     if schedule == "cosine":
         time = torch.arange(num_steps + 1, dtype=torch.float64) / num_steps
         alpha_bar = ((time + 0.008) / 1.008 * math.acos(0.01)).cos().square()

@@ -12,6 +12,7 @@ from torch_geometric.nn.dense.linear import Linear
 from torch_geometric.typing import OptTensor
 from torch_geometric.utils import softmax
 
+from gsdm_pyg.checks import check_choice
 from gsdm_pyg.ops import csr_self_attention
 
 Backend = Literal["auto", "fused", "scatter"]
@@ -48,6 +49,7 @@ class StructuredAttentionConv(MessagePassing):
         backend: Backend = "auto",
     ) -> None:
         super().__init__(aggr="add", node_dim=0)
+        check_choice("backend", backend, Backend)
         self.in_channels = in_channels
         self.out_channels = out_channels
         self.heads = heads

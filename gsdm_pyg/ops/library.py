@@ -41,13 +41,6 @@ def rowwise(x: Tensor) -> Tensor:
     return x if x.stride(-1) == 1 else x.contiguous()
 
 
-def split(qkv: Sequence[Tensor]) -> Sequence[Tensor]:
-    """q, k and v [N, H, C], from three tensors or a packed one."""
-    if len(qkv) == 1:
-        return rowwise(qkv[0]).unbind(1)
-    return [rowwise(x) for x in qkv]
-
-
 def forward(
     qkv: Sequence[Tensor],
     rowptr: Tensor,
@@ -57,8 +50,8 @@ def forward(
     scale: float,
 ) -> tuple[Tensor, Tensor]:
     """The attention, and log2 of every softmax's denominator for the backward pass."""
-    q, k, v = split(qkv)
-    return kernels(q.device).forward(q, k, v, (rowptr, col), bias, scale)
+    qkv = [rowwise(x) for x in qkv]
+    return kernels(qkv[0].device).forward(qkv, (rowptr, col), bias, scale)
 
 
 def backward(
@@ -74,21 +67,11 @@ def backward(
 ) -> list[Tensor]:
     """Gradients of q, k, v (packed as they were), then of the bias if there is one."""
     if bias is not None and not transpose:
-        num_src = qkv[-1].size(0)
-        transpose = transpose_csr(rowptr, col, num_src)
+        transpose = transpose_csr(rowptr, col, qkv[-1].size(0))
     grads = backward_fake(grad, qkv, out, lse, rowptr, col, transpose, bias, scale)
-    packed = grads[: len(qkv)]
-    dbias = grads[-1] if bias is not None else None
+    qkv, grad, graph = [rowwise(x) for x in qkv], rowwise(grad), (rowptr, col)
     kernels(grad.device).backward(
-        rowwise(grad),
-        *split(qkv),
-        out,
-        lse,
-        (rowptr, col),
-        tuple(transpose) or None,
-        bias,
-        scale,
-        (*split(packed), dbias),
+        grad, qkv, out, lse, graph, transpose, bias, scale, grads
     )
     return grads
 
@@ -105,7 +88,7 @@ def forward_fake(qkv, rowptr, col, transpose, bias, scale):
 def backward_fake(grad, qkv, out, lse, rowptr, col, transpose, bias, scale):
     """Tensors like those that `backward` returns."""
     inputs = [*qkv, bias] if bias is not None else qkv
-    return [x.new_empty(x.shape) for x in inputs]
+    return [torch.empty(x.shape, dtype=x.dtype, device=x.device) for x in inputs]
 
 
 GRAPH = "Tensor rowptr, Tensor col, Tensor[] transpose, Tensor? bias, float scale"
@@ -191,4 +174,6 @@ def attention(
     if torch.compiler.is_compiling() or not plain:
         args = (list(qkv), rowptr, col, list(transpose), bias, scale)
         return torch.ops.gsdm_pyg.csr_attention(*args)[0]
+    if not torch.is_grad_enabled():
+        return forward(qkv, rowptr, col, transpose, bias, scale)[0]
     return EagerAttention.apply(rowptr, col, transpose, bias, scale, *qkv)

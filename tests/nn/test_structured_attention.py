@@ -64,19 +64,19 @@ def results(conv, forward, x):
     """The output and the gradients of a random projection of it."""
     x = x.clone().requires_grad_()
     out = forward(x)
-    weight = torch.randn(out.shape, generator=torch.Generator().manual_seed(1))
+    weight = torch.randn(out.shape, generator=torch.Generator().manual_seed(1)).to(out)
     return out, *torch.autograd.grad((out * weight).sum(), [x, *conv.parameters()])
 
 
 @pytest.mark.parametrize("backend", ["scatter", "fused"])
 @pytest.mark.parametrize("name", GRAPHS)
 def test_attention_matches_dense_softmax(name, backend):
-    conv, edge_index = layer(backend), edges_of(name)
-    x = torch.randn(GRAPHS[name][0], 5)
+    conv, edge_index = layer(backend).double(), edges_of(name)
+    x = torch.randn(GRAPHS[name][0], 5, dtype=torch.double)
     computed = results(conv, lambda x: conv(x, edge_index), x)
     expected = results(conv, lambda x: dense(conv, x, edge_index), x)
     for value, oracle in zip(computed, expected, strict=True):
-        assert_close(value, oracle, rtol=1e-4, atol=1e-5)
+        assert_close(value, oracle)
 
 
 @pytest.mark.parametrize("backend", ["scatter", "fused"])

@@ -2,10 +2,9 @@
 
 From the ground up: `vector`, `vector_math` and `exponential` (one value holds a head's
 channels), `edge_block` (a few edges at once), `task` and `schedule` (what a thread
-computes), `forward`, `backward` and `combine` (the kernels), `compile`, `threads` and
-`launch`.
+computes), the three files of kernels, `compile`, `threads` and `launch`.
 """
 
-from gsdm_pyg.ops.cpu.launch import accumulator, backward, forward
+from gsdm_pyg.ops.cpu.launch import backward, forward
 
-__all__ = ["accumulator", "backward", "forward"]
+__all__ = ["backward", "forward"]

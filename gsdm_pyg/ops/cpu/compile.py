@@ -9,18 +9,18 @@ from typing import Any
 
 from numba import cfunc, types
 
-from gsdm_pyg.ops.cpu import backward, combine, forward
+from gsdm_pyg.ops.cpu import backward_kernels, combine_kernels, forward_kernels
 
 logger = logging.getLogger("gsdm_pyg")
 
 LOADED: list[Any] = []  # a kernel's code lives as long as its object
 
 KERNELS: dict[str, Callable[..., Callable]] = {
-    "forward": forward.make_forward,
-    "combine_forward": combine.make_combine_forward,
-    "stats": backward.make_stats,
-    "backward": backward.make_backward,
-    "combine_backward": combine.make_combine_backward,
+    "forward": forward_kernels.make_forward,
+    "combine_forward": combine_kernels.make_combine_forward,
+    "stats": backward_kernels.make_stats,
+    "backward": backward_kernels.make_backward,
+    "combine_backward": combine_kernels.make_combine_backward,
 }
 
 

@@ -2,6 +2,8 @@
 
 import ctypes
 import math
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -22,61 +24,74 @@ STORAGE = {
 }
 
 
-def accumulator(dtype: torch.dtype) -> torch.dtype:
-    """The dtype that sums run in."""
-    return torch.float64 if dtype == torch.float64 else torch.float32
+class Rows(NamedTuple):
+    """A tensor [N, H, C] in memory: address and strides of rows and heads, in bytes."""
+
+    address: int
+    row: int
+    head: int
 
 
-def same_stride(*tensors: Tensor) -> bool:
-    """Whether one offset in bytes finds a node's rows in all of them."""
-    return len({tensor.stride(0) for tensor in tensors}) == 1
+def rows_of(x: Tensor) -> Rows:
+    row, head, _ = x.stride()
+    size = x.element_size()
+    return Rows(x.data_ptr(), row * size, head * size)
+
+
+def split(qkv: Sequence[Tensor]) -> list[Rows]:
+    """Queries, keys and values, from three tensors or one packed [N, 3, H, C]."""
+    if len(qkv) == 3:
+        return [rows_of(x) for x in qkv]
+    (packed,) = qkv
+    row, third, head, _ = packed.stride()
+    address, size = packed.data_ptr(), packed.element_size()
+    return [Rows(address + n * third * size, row * size, head * size) for n in range(3)]
 
 
 class Launch:
     """A task over the rows of one graph, and the memory that its threads work in.
 
     Args:
-        like: Any tensor [N, H, C] of the task, for its heads and channels.
         rowptr: [rows + 1]
         col: [E]
         sources: Number of nodes that `col` counts.
+        heads: H
         scale: Factor of the logits.
         part: Numbers that a part of a hub leaves per head.
     """
 
     def __init__(
         self,
-        like: Tensor,
         rowptr: Tensor,
         col: Tensor,
         sources: int,
+        heads: int,
         scale: float,
         part: int,
     ):
         self.task = task = Task()
         task.scale = scale * LOG2_E
         task.rows, task.sources = rowptr.numel() - 1, sources
-        task.edges, task.heads = col.numel(), like.size(1)
+        task.edges, task.heads = col.numel(), heads
         task.rowptr, task.col = rowptr.data_ptr(), col.data_ptr()
         task.index_size = col.element_size()
         task.constants = CONSTANTS.data_ptr()
         self.graph, self.threads = (rowptr, col), torch.get_num_threads()
         self.pieces = pieces = -(-task.edges // PIECE) or 1
         tables, owners = min(self.threads, pieces) * WORKSPACE, 16 * pieces
-        parts = 2 * pieces * task.heads * part * 8
+        parts = 2 * pieces * heads * part * 8
         self.memory = torch.empty(tables + owners + parts, dtype=torch.uint8)
         task.tables = self.memory.data_ptr()
         task.owners = task.tables + tables
         task.parts = task.owners + owners
 
-    def put(self, **tensors: Tensor) -> None:
-        """Enter tensors [N, H, C], which need not be contiguous in N and H."""
-        for name, tensor in tensors.items():
-            row, head, _ = tensor.stride()
-            size = tensor.element_size()
-            setattr(self.task, name, tensor.data_ptr())
-            setattr(self.task, name + "_row", row * size)
-            setattr(self.task, name + "_head", head * size)
+    def put(self, **tensors: Rows) -> None:
+        """Enter tensors by the names of their fields."""
+        task = self.task
+        for name, (address, row, head) in tensors.items():
+            setattr(task, name, address)
+            setattr(task, name + "_row", row)
+            setattr(task, name + "_head", head)
 
     def run(self, pieces: int, name: str, *options: int | str | bool) -> None:
         task = self.task
@@ -102,61 +117,86 @@ class Launch:
 
 
 def forward(
-    q: Tensor, k: Tensor, v: Tensor, graph: Graph, bias: Tensor | None, scale: float
+    qkv: Sequence[Tensor],
+    graph: Graph,
+    bias: Tensor | None,
+    scale: float,
 ) -> tuple[Tensor, Tensor]:
-    """out [N_dst, H, C], and log2 of every softmax's denominator, [N_dst, H]."""
-    rows, heads, channels = q.shape
-    storage, shared, biased = STORAGE[q.dtype], same_stride(k, v), bias is not None
-    out = q.new_empty(q.shape)
-    lse = q.new_empty((rows, heads), dtype=accumulator(q.dtype))
-    launch = Launch(q, *graph, k.size(0), scale, channels + 2)
-    launch.put(q=q, k=k, v=v, out=out)
+    """out [N_dst, H, C], and log2 of every softmax's denominator, [N_dst, H].
+
+    Args:
+        qkv: Queries [N_dst, H, C], keys and values [N_src, H, C], or one packed tensor
+            [N, 3, H, C]; channels lie side by side.
+        graph: rowptr [N_dst + 1] and col [E].
+        bias: [E, H], contiguous.
+        scale: Factor of the logits.
+    """
+    like = qkv[0]
+    rows, heads, channels = like.size(0), like.size(-2), like.size(-1)
+    q, k, v = split(qkv)
+    out = torch.empty((rows, heads, channels), dtype=like.dtype)
+    accum = torch.float64 if like.dtype == torch.float64 else torch.float32
+    lse = torch.empty((rows, heads), dtype=accum)
+    launch = Launch(*graph, qkv[-1].size(0), heads, scale, channels + 2)
+    launch.put(q=q, k=k, v=v, out=rows_of(out))
     launch.task.lse = lse.data_ptr()
     if bias is not None:
         launch.task.bias = bias.data_ptr()
-    launch.run(launch.pieces, "forward", channels, storage, shared, biased)
-    launch.combine("combine_forward", channels, storage)
+    kind = (channels, STORAGE[like.dtype])
+    launch.run(launch.pieces, "forward", *kind, k.row == v.row, bias is not None)
+    launch.combine("combine_forward", *kind)
     return out, lse
 
 
 def backward(
     grad: Tensor,
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
+    qkv: Sequence[Tensor],
     out: Tensor,
     lse: Tensor,
     graph: Graph,
-    transpose: tuple[Tensor, Tensor, Tensor] | None,
+    transpose: Sequence[Tensor],
     bias: Tensor | None,
     scale: float,
-    grads: tuple[Tensor, Tensor, Tensor, Tensor | None],
+    grads: Sequence[Tensor],
 ) -> None:
-    """Write dq, dk, dv and dbias into the tensors `grads`."""
-    dq, dk, dv, dbias = grads
-    rows, heads, channels = q.shape
-    storage, biased = STORAGE[q.dtype], bias is not None
-    shared = same_stride(q, k, v)
-    stats = lse.new_empty((rows, heads, 2))
+    """Write the gradients of qkv, packed alike, and of the bias into `grads`.
+
+    Args:
+        grad: Gradient of `out`, channels side by side.
+        qkv: See `forward`.
+        out: From `forward`, like lse.
+        lse: [N_dst, H]
+        graph: rowptr [N_dst + 1] and col [E].
+        transpose: From `transpose_csr`; empty for a symmetric graph without bias.
+        bias: [E, H]
+        scale: Factor of the logits.
+        grads: Tensors to write to: one for each of qkv, then one for the bias.
+    """
+    rows, heads, channels = out.shape
+    q, k, v = split(qkv)
+    dq, dk, dv = split(grads[: len(qkv)])
+    stats = torch.empty((rows, heads, 2), dtype=lse.dtype)
+    kind, biased = (channels, STORAGE[out.dtype]), bias is not None
+    options = (*kind, q.row == k.row == v.row, biased)
 
     def launch_on(graph: Graph, sources: int) -> Launch:
-        launch = Launch(q, *graph, sources, scale, 3 * channels)
-        launch.put(q=q, k=k, v=v, out=out, grad=grad, dq=dq, dk=dk, dv=dv)
+        launch = Launch(*graph, sources, heads, scale, 3 * channels)
+        launch.put(q=q, k=k, v=v, out=rows_of(out), grad=rows_of(grad))
+        launch.put(dq=dq, dk=dk, dv=dv)
         task = launch.task
         task.lse, task.stats = lse.data_ptr(), stats.data_ptr()
-        if bias is not None and dbias is not None:
-            task.bias, task.dbias = bias.data_ptr(), dbias.data_ptr()
+        if bias is not None:
+            task.bias, task.dbias = bias.data_ptr(), grads[-1].data_ptr()
         return launch
 
-    launch = launch_on(graph, k.size(0))
-    launch.run(-(-rows // PIECE) or 1, "stats", channels, storage)
-    both = transpose is None
-    launch.run(launch.pieces, "backward", channels, storage, shared, biased, True, both)
-    launch.combine("combine_backward", channels, storage, True, both)
-    if transpose is not None:
+    launch = launch_on(graph, qkv[-1].size(0))
+    launch.run(-(-rows // PIECE) or 1, "stats", *kind)
+    symmetric = not transpose
+    launch.run(launch.pieces, "backward", *options, True, symmetric)
+    launch.combine("combine_backward", *kind, True, symmetric)
+    if transpose:
         t_rowptr, t_row, t_perm = transpose
         launch = launch_on((t_rowptr, t_row), rows)
         launch.task.perm = t_perm.data_ptr()
-        options = (channels, storage, shared, biased, False, True)
-        launch.run(launch.pieces, "backward", *options)
-        launch.combine("combine_backward", channels, storage, False, True)
+        launch.run(launch.pieces, "backward", *options, False, True)
+        launch.combine("combine_backward", *kind, False, True)

@@ -1,6 +1,6 @@
 """CSR attention on the GPU: Triton kernels of the same algorithm as on the CPU.
 
-`parts` cuts the rows of a graph into pieces of bounded length, `kernels` computes them,
+`parts` cuts rows into pieces of bounded length, the files of kernels compute them, and
 `launch` goes from tensors to tensors. Importing this package imports Triton.
 """
 

@@ -1,51 +1,23 @@
-"""Triton kernels: one program per part of a row and head.
+"""Triton kernels of the forward pass: one program per part of a row and head.
 
 A program holds one head's channels of its row and walks over the edges in blocks of
-BLOCK_E. Logits are in units of log 2; log2 of the softmax's denominator is saved. See
-`gsdm_pyg.ops.cpu.backward` for the formulas of the gradients.
+BLOCK_E. Logits are in units of log 2; log2 of the softmax's denominator is saved.
 """
 
 import triton
 import triton.language as tl
 
+from gsdm_pyg.ops.triton_gpu.rows import load_row, load_rows, store_row
+
 LOG2_E: tl.constexpr = tl.constexpr(1.4426950408889634)
-LOG_2: tl.constexpr = tl.constexpr(0.6931471805599453)
 LOWEST: tl.constexpr = tl.constexpr(-1.0e30)
-
-
-@triton.jit
-def load_row(x, row, head, row_stride, head_stride, C: tl.constexpr, BLOCK_C: tl.constexpr):
-    """The channels of one head of one row, [BLOCK_C]."""
-    channel = tl.arange(0, BLOCK_C)
-    return tl.load(
-        x + row * row_stride + head * head_stride + channel, channel < C, other=0.0
-    )
-
-
-@triton.jit
-def load_rows(
-    x, rows, head, valid, row_stride, head_stride, C: tl.constexpr, BLOCK_C: tl.constexpr
-):
-    """The channels of one head of several rows, [BLOCK_E, BLOCK_C]."""
-    channel = tl.arange(0, BLOCK_C)[None, :]
-    address = x + rows[:, None] * row_stride + head * head_stride + channel
-    return tl.load(address, valid[:, None] & (channel < C), other=0.0)
-
-
-@triton.jit
-def store_row(
-    x, value, row, head, row_stride, head_stride, C: tl.constexpr, BLOCK_C: tl.constexpr
-):
-    channel = tl.arange(0, BLOCK_C)
-    address = x + row * row_stride + head * head_stride + channel
-    tl.store(address, value.to(x.dtype.element_ty), channel < C)
 
 
 @triton.jit
 def forward_kernel(
     q, k, v, bias, out, lse, sums, part_row, part_start, part_end, part_slot, col,
-    q_row, q_head, k_row, k_head, v_row, v_head, heads, scale,
-    BIASED: tl.constexpr, ACCUM: tl.constexpr,
+    q_row, q_head, k_row, k_head, v_row, v_head, heads,
+    SCALE: tl.constexpr, BIASED: tl.constexpr, ACCUM: tl.constexpr,
     C: tl.constexpr, BLOCK_C: tl.constexpr, BLOCK_E: tl.constexpr,
 ):  # fmt: skip
     """out_i and lse_i, or (maximum, denominator, weighted sum) of a cut row's part."""
@@ -53,7 +25,7 @@ def forward_kernel(
     row, slot = tl.load(part_row + part), tl.load(part_slot + part)
     start, end = tl.load(part_start + part), tl.load(part_end + part)
     if row >= 0:
-        q_i = load_row(q, row, head, q_row, q_head, C, BLOCK_C).to(ACCUM) * scale
+        q_i = load_row(q, row, head, q_row, q_head, C, BLOCK_C).to(ACCUM) * SCALE
         top = tl.full((), LOWEST, ACCUM)
         weight = tl.full((), 0.0, ACCUM)
         mean = tl.zeros((BLOCK_C,), ACCUM)

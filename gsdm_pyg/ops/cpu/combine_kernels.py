@@ -5,7 +5,7 @@ and the last one's stays.
 """
 
 from gsdm_pyg.ops.cpu.exponential import exp2, log2
-from gsdm_pyg.ops.cpu.forward import INF, LOWEST
+from gsdm_pyg.ops.cpu.forward_kernels import INF, LOWEST
 from gsdm_pyg.ops.cpu.task import field, tensor
 from gsdm_pyg.ops.cpu.vector import BYTES, load, read, store, write
 from gsdm_pyg.ops.cpu.vector_math import filled, number

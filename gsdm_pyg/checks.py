@@ -1,0 +1,12 @@
+"""Checks at the boundary that several modules share."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+
+def check_choice(name: str, value: Any, choices: Any) -> None:
+    """Refuse a value that is not among those of a `Literal[...]`."""
+    if value not in get_args(choices):
+        known = ", ".join(str(choice) for choice in get_args(choices))
+        raise ValueError(f"{name} is one of {known} (got {value!r}).")

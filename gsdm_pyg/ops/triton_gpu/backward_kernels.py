@@ -1,0 +1,115 @@
+"""Triton kernels of the backward pass; `ops.cpu.backward_kernels` has the formulas."""
+
+import triton
+import triton.language as tl
+
+from gsdm_pyg.ops.triton_gpu.rows import load_row, load_rows, store_row
+
+LOG2_E: tl.constexpr = tl.constexpr(1.4426950408889634)
+LOG_2: tl.constexpr = tl.constexpr(0.6931471805599453)
+
+
+@triton.jit
+def query_kernel(
+    q, k, v, bias, grad, lse, delta, dq, dbias, sums,
+    part_row, part_start, part_end, part_slot, col,
+    q_row, q_head, k_row, k_head, v_row, v_head, grad_row, grad_head, dq_row, dq_head,
+    heads,
+    SCALE: tl.constexpr, BIASED: tl.constexpr, ACCUM: tl.constexpr,
+    C: tl.constexpr, BLOCK_C: tl.constexpr, BLOCK_E: tl.constexpr,
+):  # fmt: skip
+    """dq of a row, or of a cut row's part, and dbias of its edges."""
+    part, head = tl.program_id(0), tl.program_id(1)
+    row, slot = tl.load(part_row + part), tl.load(part_slot + part)
+    start, end = tl.load(part_start + part), tl.load(part_end + part)
+    if row >= 0:
+        q_i = load_row(q, row, head, q_row, q_head, C, BLOCK_C).to(ACCUM) * SCALE
+        grad_i = load_row(grad, row, head, grad_row, grad_head, C, BLOCK_C).to(ACCUM)
+        lse_i = tl.load(lse + row * heads + head)
+        delta_i = tl.load(delta + row * heads + head)
+        total = tl.zeros((BLOCK_C,), ACCUM)
+        for first in range(start, end, BLOCK_E):
+            edge = first + tl.arange(0, BLOCK_E)
+            valid = edge < end
+            j = tl.load(col + edge, valid, other=0).to(tl.int64)
+            k_j = load_rows(k, j, head, valid, k_row, k_head, C, BLOCK_C).to(ACCUM)
+            v_j = load_rows(v, j, head, valid, v_row, v_head, C, BLOCK_C).to(ACCUM)
+            logit = tl.sum(q_i[None, :] * k_j, axis=1)
+            if BIASED:
+                b = tl.load(bias + edge * heads + head, valid, other=0.0)
+                logit += b.to(ACCUM) * LOG2_E
+            p = tl.where(valid, tl.exp2(logit - lse_i), 0.0)
+            ds = p * (tl.sum(grad_i[None, :] * v_j, axis=1) - delta_i)
+            if BIASED:
+                place = dbias + edge * heads + head
+                tl.store(place, ds.to(dbias.dtype.element_ty), valid)
+            total += tl.sum(ds[:, None] * k_j, axis=0)
+        total *= SCALE * LOG_2
+        if slot < 0:
+            store_row(dq, total, row, head, dq_row, dq_head, C, BLOCK_C)
+        else:
+            store_row(sums, total, slot, head, heads * C, C, C, BLOCK_C)
+
+
+@triton.jit
+def key_kernel(
+    q, k, v, bias, grad, lse, delta, dk, dv, k_sums, v_sums,
+    part_row, part_start, part_end, part_slot, col, perm,
+    q_row, q_head, k_row, k_head, v_row, v_head, grad_row, grad_head,
+    dk_row, dk_head, dv_row, dv_head, heads,
+    SCALE: tl.constexpr, BIASED: tl.constexpr, ACCUM: tl.constexpr,
+    C: tl.constexpr, BLOCK_C: tl.constexpr, BLOCK_E: tl.constexpr,
+):  # fmt: skip
+    """dk and dv of a row of the transposed graph, or of a cut row's part."""
+    part, head = tl.program_id(0), tl.program_id(1)
+    row, slot = tl.load(part_row + part), tl.load(part_slot + part)
+    start, end = tl.load(part_start + part), tl.load(part_end + part)
+    if row >= 0:
+        k_j = load_row(k, row, head, k_row, k_head, C, BLOCK_C).to(ACCUM) * SCALE
+        v_j = load_row(v, row, head, v_row, v_head, C, BLOCK_C).to(ACCUM)
+        k_total = tl.zeros((BLOCK_C,), ACCUM)
+        v_total = tl.zeros((BLOCK_C,), ACCUM)
+        for first in range(start, end, BLOCK_E):
+            edge = first + tl.arange(0, BLOCK_E)
+            valid = edge < end
+            i = tl.load(col + edge, valid, other=0).to(tl.int64)
+            q_i = load_rows(q, i, head, valid, q_row, q_head, C, BLOCK_C).to(ACCUM)
+            grad_i = load_rows(grad, i, head, valid, grad_row, grad_head, C, BLOCK_C)
+            grad_i = grad_i.to(ACCUM)
+            lse_i = tl.load(lse + i * heads + head, valid, other=0.0)
+            delta_i = tl.load(delta + i * heads + head, valid, other=0.0)
+            logit = tl.sum(k_j[None, :] * q_i, axis=1)
+            if BIASED:
+                position = tl.load(perm + edge, valid, other=0).to(tl.int64)
+                b = tl.load(bias + position * heads + head, valid, other=0.0)
+                logit += b.to(ACCUM) * LOG2_E
+            p = tl.where(valid, tl.exp2(logit - lse_i), 0.0)
+            ds = p * (tl.sum(v_j[None, :] * grad_i, axis=1) - delta_i)
+            k_total += tl.sum(ds[:, None] * q_i, axis=0)
+            v_total += tl.sum(p[:, None] * grad_i, axis=0)
+        k_total *= SCALE * LOG_2
+        if slot < 0:
+            store_row(dk, k_total, row, head, dk_row, dk_head, C, BLOCK_C)
+            store_row(dv, v_total, row, head, dv_row, dv_head, C, BLOCK_C)
+        else:
+            store_row(k_sums, k_total, slot, head, heads * C, C, C, BLOCK_C)
+            store_row(v_sums, v_total, slot, head, heads * C, C, C, BLOCK_C)
+
+
+@triton.jit
+def combine_backward_kernel(
+    x, sums, owner, x_row, x_head, heads,
+    ACCUM: tl.constexpr, C: tl.constexpr, BLOCK_C: tl.constexpr,
+):  # fmt: skip
+    """The gradient of a cut row: one program per slot, of which a row's first works."""
+    slot, head = tl.program_id(0), tl.program_id(1)
+    row = tl.load(owner + slot)
+    first = (slot == 0) | (tl.load(owner + tl.maximum(slot - 1, 0)) != row)
+    if (row >= 0) & first:
+        total = tl.zeros((BLOCK_C,), ACCUM)
+        same = row
+        while same == row:
+            total += load_row(sums, slot, head, heads * C, C, C, BLOCK_C)
+            slot += 1
+            same = tl.load(owner + slot)
+        store_row(x, total, row, head, x_row, x_head, C, BLOCK_C)

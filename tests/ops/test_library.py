@@ -1,0 +1,126 @@
+"""The operator inside torch: registration, compiled graphs, and what stands in."""
+
+import subprocess
+import sys
+
+import pytest
+import torch
+from attention_oracle import dense_attention, random_graph
+from torch.testing import assert_close
+
+from gsdm_pyg.ops import csr_attention, csr_self_attention
+
+
+def test_registration_passes_torchs_checks():
+    on = random_graph(6, 0.3)
+    rowptr, col = on.csr()
+    packed = torch.randn(6, 3, 2, 5, dtype=torch.float64, requires_grad=True)
+    q, k, v = (x.detach().clone().requires_grad_() for x in packed.unbind(1))
+    bias = torch.randn(col.numel(), 2, dtype=torch.float64, requires_grad=True)
+    operator, transpose = torch.ops.gsdm_pyg.csr_attention, list(on.transpose())
+    torch.library.opcheck(operator, ([packed], rowptr, col, [], None, 0.3))
+    torch.library.opcheck(operator, ([q, k, v], rowptr, col, transpose, bias, 0.3))
+
+
+@pytest.mark.parametrize("backend", ["auto", "reference"])
+def test_compiled_graphs_contain_the_operator(backend):
+    def layer(x, weight, rowptr, col):
+        qkv = (x @ weight).view(x.size(0), 3, 2, 5)
+        return csr_self_attention(qkv, rowptr, col, backend=backend).sin()
+
+    compiled = torch.compile(layer, fullgraph=True, dynamic=True, backend="aot_eager")
+    for num_nodes in (5, 8):
+        on = random_graph(num_nodes, 0.4)
+        x = torch.randn(num_nodes, 4, dtype=torch.float64, requires_grad=True)
+        weight = torch.randn(4, 30, dtype=torch.float64, requires_grad=True)
+        out, expected = (f(x, weight, *on.csr()) for f in (compiled, layer))
+        assert_close(out, expected)
+        grad = torch.randn_like(out)
+        ours, theirs = (
+            torch.autograd.grad(result, (x, weight), grad) for result in (out, expected)
+        )
+        assert_close(ours, theirs)
+
+
+@pytest.mark.slow
+def test_inductor_compiles_the_operator():
+    on = random_graph(7, 0.4)
+    x = torch.randn(7, 3, 2, 5, dtype=torch.float64, requires_grad=True)
+    bias = torch.randn(on.source.numel(), 2, dtype=torch.float64, requires_grad=True)
+
+    def layer(x, bias, rowptr, col):
+        return csr_self_attention(x * 2, rowptr, col, bias=bias).exp()
+
+    compiled = torch.compile(layer, fullgraph=True, dynamic=True)
+    out, expected = (f(x, bias, *on.csr()) for f in (compiled, layer))
+    assert_close(out, expected)
+    grad = torch.randn_like(out)
+    ours, theirs = (
+        torch.autograd.grad(result, (x, bias), grad) for result in (out, expected)
+    )
+    assert_close(ours, theirs)
+
+
+def test_second_derivatives_come_from_the_reference():
+    on = random_graph(4, 0.4)
+    qkv = torch.randn(4, 3, 1, 5, dtype=torch.float64, requires_grad=True)
+
+    def first_derivative(backend):
+        out = csr_self_attention(qkv, *on.csr(), backend=backend)
+        (gradient,) = torch.autograd.grad(out.sin().sum(), qkv, create_graph=True)
+        return gradient
+
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        first_derivative("cpu").sum().backward()
+    first_derivative("reference").sum().backward()
+    ours = qkv.grad
+    out = dense_attention(*qkv.unbind(1), on, None, 5**-0.5)
+    (gradient,) = torch.autograd.grad(out.sin().sum(), qkv, create_graph=True)
+    (theirs,) = torch.autograd.grad(gradient.sum(), qkv)
+    assert_close(ours, theirs)
+
+
+def test_autocast_casts_the_bias_along():
+    on = random_graph(5, 0.5)
+    qkv = torch.randn(5, 3, 2, 12).bfloat16()
+    bias = torch.randn(on.source.numel(), 2, requires_grad=True)
+    out = csr_self_attention(qkv, *on.csr(), bias=bias)
+    out.sum().backward()
+    assert out.dtype == torch.bfloat16
+    assert bias.grad.dtype == torch.float32
+
+
+def test_insisting_on_an_absent_backend_fails():
+    on = random_graph(3, 0.5)
+    qkv = torch.zeros(3, 3, 1, 5)
+    with pytest.raises(RuntimeError, match="needs Triton"):
+        csr_self_attention(qkv, *on.csr(), backend="triton")
+
+
+def test_without_numba_the_reference_serves():
+    program = """
+import sys
+sys.modules["numba"] = None
+import torch
+from gsdm_pyg.ops import csr_self_attention, library
+assert library.FUSED == {}
+qkv = torch.randn(2, 3, 1, 4, requires_grad=True)
+rowptr, col = torch.tensor([0, 1, 2]), torch.tensor([1, 0])
+out = csr_self_attention(qkv, rowptr, col)
+out.sum().backward()
+torch.testing.assert_close(out, qkv[[1, 0], 2])
+print("served")
+"""
+    result = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert "served" in result.stdout, result.stderr
+
+
+def test_no_gradient_is_asked_for_where_none_is_needed():
+    on = random_graph(4, 0.5)
+    q, k, v = torch.randn(3, 4, 2, 5, dtype=torch.float64).unbind(0)
+    assert not csr_attention(q, k, v, *on.csr()).requires_grad
+    out = csr_attention(q.requires_grad_(), k, v, *on.csr())
+    out.sum().backward()
+    assert q.grad is not None and k.grad is None

@@ -1,0 +1,130 @@
+"""The CPU kernels among threads and processes."""
+
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import torch
+from attention_oracle import random_graph, star
+from torch.testing import assert_close
+from torch.utils.data import DataLoader
+
+from gsdm_pyg.ops import csr_self_attention
+from gsdm_pyg.ops.cpu import threads
+
+
+@pytest.fixture
+def several_threads():
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    yield
+    torch.set_num_threads(before)
+
+
+def attend(qkv, on):
+    """Output and gradient, from a leaf of its own."""
+    qkv = qkv.detach().requires_grad_()
+    out = csr_self_attention(qkv, *on.csr(), backend="cpu")
+    (grad,) = torch.autograd.grad(out, qkv, torch.ones_like(out) + out.detach())
+    return out.detach(), grad
+
+
+def example(num_nodes=300):
+    on = random_graph(num_nodes, 0.1)  # more than one piece
+    return torch.randn(num_nodes, 3, 2, 12), on
+
+
+@pytest.mark.parametrize(
+    "on", [random_graph(300, 0.1), star(3_000)], ids=["even", "hub"]
+)
+def test_results_do_not_depend_on_the_number_of_threads(on, several_threads):
+    qkv = torch.randn(on.num_dst, 3, 2, 12)
+    results = []
+    for count in (1, 2, 3):
+        torch.set_num_threads(count)
+        results.append(attend(qkv, on))
+    for other in results[1:]:
+        assert_close(other, results[0], atol=0.0, rtol=0.0)
+
+
+def test_python_threads_can_call_at_the_same_time(several_threads):
+    examples = [example(100 + 40 * n) for n in range(4)]
+    expected = [attend(*x) for x in examples]
+    with ThreadPoolExecutor(4) as pool:
+        for _ in range(10):
+            for ours, theirs in zip(
+                pool.map(lambda x: attend(*x), examples), expected, strict=True
+            ):
+                assert_close(ours, theirs, atol=0.0, rtol=0.0)
+
+
+def test_python_threads_stand_in_for_openmp(several_threads, monkeypatch):
+    qkv, on = example()
+    expected = attend(qkv, on)
+    monkeypatch.setattr(threads, "parallel", None)
+    assert_close(attend(qkv, on), expected, atol=0.0, rtol=0.0)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_forked_processes_can_call(several_threads):
+    qkv, on = example()
+    expected = attend(qkv, on)  # the parent's threads exist before the fork
+    graph, packed = on.csr(), qkv.contiguous()
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            out = csr_self_attention(packed, *graph, backend="cpu")
+            code = 0 if torch.equal(out, expected[0]) else 2
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert_close(attend(qkv, on), expected, atol=0.0, rtol=0.0)
+
+
+class Attended(torch.utils.data.Dataset):
+    """Attention computed while loading data."""
+
+    def __init__(self):
+        self.qkv, on = example()
+        self.graph = on.csr()
+
+    def __len__(self):
+        return 4
+
+    def __getitem__(self, index):
+        return csr_self_attention(self.qkv * index, *self.graph, backend="cpu")
+
+
+def test_data_loader_workers_can_call(several_threads):
+    data = Attended()
+    expected = torch.stack([data[index] for index in range(4)])
+    loader = DataLoader(
+        data, batch_size=2, num_workers=2, multiprocessing_context="fork"
+    )
+    assert_close(torch.cat(list(loader)), expected)
+
+
+COMPILES = """
+import logging, torch
+logging.basicConfig(level=logging.INFO, format="%(name)s: %(message)s")
+from gsdm_pyg.ops import csr_self_attention
+from gsdm_pyg.ops.cpu.compile import LOADED
+qkv = torch.randn(2, 3, 1, 5, dtype=torch.float64, requires_grad=True)
+csr_self_attention(qkv, torch.tensor([0, 1, 2]), torch.tensor([1, 0])).sum().backward()
+csr_self_attention(qkv, torch.tensor([0, 1, 2]), torch.tensor([1, 0])).sum().backward()
+print(len(LOADED), sum(kernel.cache_hits for kernel in LOADED))
+"""
+
+
+def test_kernels_are_compiled_once_and_said_once():
+    runs = [
+        subprocess.run(
+            [sys.executable, "-c", COMPILES], capture_output=True, text=True, check=True
+        )
+        for _ in range(2)
+    ]
+    assert runs[1].stdout.split() == ["3", "3"]  # forward, stats, backward: all cached
+    assert runs[1].stderr.count("gsdm_pyg: Loading the CPU kernels") == 1
