@@ -12,7 +12,7 @@ from torch import Tensor
 from torch_geometric.data import Batch, Data
 
 from gsdm_pyg.checks import check_choice
-from gsdm_pyg.data import check_given, collate, keyed_generator, to_data
+from gsdm_pyg.data import check_given, collate, to_data
 from gsdm_pyg.diffusion.loss import (
     DiscreteLoss,
     add_noise,
@@ -27,7 +27,7 @@ from gsdm_pyg.model_folder import CARD, ModelFolder
 from gsdm_pyg.nn.denoiser import Denoiser
 from gsdm_pyg.nn.structured_attention import Backend
 from gsdm_pyg.problem import Observe, Problem, ProblemFamily, graph_of
-from gsdm_pyg.variables import column_blocks
+from gsdm_pyg.scaling import Scaling, moments
 
 logger = logging.getLogger("gsdm_pyg")
 
@@ -54,10 +54,6 @@ class GSDM(ModelFolder, library_name="gsdm_pyg", model_card_template=CARD):
         backend: How attention is computed.
     """
 
-    loc: Tensor
-    scale: Tensor
-    columns: Tensor
-    discrete: Tensor
     alpha_bar: Tensor
 
     def __init__(
@@ -86,33 +82,16 @@ class GSDM(ModelFolder, library_name="gsdm_pyg", model_card_template=CARD):
         self.discrete_loss = discrete_loss
         self.source: Problem | ProblemFamily | None = None
         self._warned = False
-        if not len(variables) == len(loc) == len(scale):
-            raise ValueError(
-                "loc and scale have one number per variable "
-                f"(got {len(loc)} and {len(scale)} for {len(variables)})."
-            )
         check_choice("observe", observe, Observe)
         check_choice("discrete_loss", discrete_loss, DiscreteLoss)
         self.beta = betas(schedule, num_timesteps)  # float64, read by solvers only
-        columns = _column_mask(variables)  # [V, W]
-        classes = torch.tensor([v["num_classes"] or 0 for v in variables])[:, None]
-        discrete = classes > 0
-        # A one-hot code of K classes has mean 1/K and variance (1/K)(1 - 1/K).
-        share = 1 / classes.clamp(min=2)
-        loc_ = torch.where(discrete, share, torch.tensor(loc)[:, None])
-        scale_ = torch.where(
-            discrete, (share * (1 - share)).sqrt(), torch.tensor(scale)[:, None]
+        self.register_buffer(
+            "alpha_bar", alpha_bars(self.beta).float(), persistent=False
         )
-        for name, buffer in {
-            "columns": columns,
-            "discrete": discrete,
-            "loc": loc_ * columns,
-            "scale": torch.where(columns, scale_, 1.0),
-            "alpha_bar": alpha_bars(self.beta).float(),
-        }.items():
-            self.register_buffer(name, buffer, persistent=False)
+        classes = [variable["num_classes"] for variable in variables]
+        self.scaling = Scaling(classes, loc, scale)
         self.denoiser = Denoiser(
-            num_columns=columns.size(1),
+            num_columns=self.scaling.columns.size(1),
             num_variables=len(variables),
             width=width,
             layers=layers,
@@ -141,7 +120,7 @@ class GSDM(ModelFolder, library_name="gsdm_pyg", model_card_template=CARD):
         arguments are those of the class.
         """
         spec = as_spec(graph_of(source.largest()))
-        loc, scale = _moments(source, [str(v["name"]) for v in spec])
+        loc, scale = moments(source, spec)
         problem = source.problem if isinstance(source, ProblemFamily) else type(source)
         sizes = source.ranges if isinstance(source, ProblemFamily) else source.sizes()
         model = cls(
@@ -165,9 +144,9 @@ class GSDM(ModelFolder, library_name="gsdm_pyg", model_card_template=CARD):
 
     def loss(self, batch: Batch, generator: torch.Generator | None = None) -> Tensor:
         """Mean loss of the latent nodes, each graph at its own noise level."""
-        columns = self.columns[batch.variable_id]  # [N, W]
-        discrete = self.discrete[batch.variable_id]  # [N, 1]
-        x0 = self._standardise(batch.x, batch.variable_id)
+        columns = self.scaling.columns[batch.variable_id]  # [N, W]
+        discrete = self.scaling.discrete[batch.variable_id]  # [N, 1]
+        x0 = self.scaling.standardise(batch.x, batch.variable_id)
         t = stratified_steps(batch.num_graphs, len(self.alpha_bar), generator)
         t = t.to(x0.device)
         alpha_bar = self.alpha_bar[t][batch.batch][:, None]  # [N, 1]
@@ -285,10 +264,6 @@ class GSDM(ModelFolder, library_name="gsdm_pyg", model_card_template=CARD):
         train(training, trainer, run_dir=Path(run_dir) if run_dir else None)
         return self.eval()
 
-    def _standardise(self, x: Tensor, variable_id: Tensor) -> Tensor:
-        x0 = (x - self.loc[variable_id]) / self.scale[variable_id]
-        return x0 * self.columns[variable_id]
-
     def _output(self, xt: Tensor, t: Tensor, batch: Batch) -> Tensor:
         return self.denoiser(
             xt, t, batch.observed, batch.variable_id, batch.edge_index, batch.batch
@@ -302,8 +277,8 @@ class GSDM(ModelFolder, library_name="gsdm_pyg", model_card_template=CARD):
         generator: torch.Generator | None,
     ) -> Tensor:
         variable_id = batch.variable_id
-        columns, discrete = self.columns[variable_id], self.discrete[variable_id]
-        loc, scale = self.loc[variable_id], self.scale[variable_id]
+        columns = self.scaling.columns[variable_id]
+        discrete = self.scaling.discrete[variable_id]
 
         def denoise(xt: Tensor, t: int) -> Tensor:
             xt = xt * columns
@@ -311,12 +286,13 @@ class GSDM(ModelFolder, library_name="gsdm_pyg", model_card_template=CARD):
             output = self._output(xt, step, batch)
             alpha_bar = self.alpha_bar[t]
             x0_hat, _ = predict_x0(output, xt, alpha_bar, columns, discrete)
-            return torch.where(discrete, (x0_hat - loc) / scale * columns, x0_hat)
+            probability = self.scaling.standardise(x0_hat, variable_id)
+            return torch.where(discrete, probability, x0_hat)
 
-        x = self._standardise(batch.x, variable_id)
+        x = self.scaling.standardise(batch.x, variable_id)
         x0 = sample(denoise, x, batch.observed, self.beta, steps, solver, generator)
-        x0 = (x0 * columns) * scale + loc
-        return torch.where(batch.observed[:, None], batch.x, x0)
+        x = self.scaling.restore(x0, variable_id)
+        return torch.where(batch.observed[:, None], batch.x, x)
 
     def _warn_if_unseen(self, problem: Problem, known: dict[str, Tensor]) -> None:
         if self.observe != "roles" or type(problem).observe is not Problem.observe:
@@ -333,35 +309,6 @@ class GSDM(ModelFolder, library_name="gsdm_pyg", model_card_template=CARD):
                 "another pattern may be poor. Train with data.observe=mixed for those.",
                 " and ".join(sorted(trained)) or "no variable",
             )
-
-
-def _column_mask(variables: list[dict[str, Any]]) -> Tensor:
-    """Which value columns each variable owns, [V, W]; one block per domain."""
-    blocks = column_blocks([v["num_classes"] for v in variables])
-    column = torch.arange(max(block.stop for block in blocks))
-    start = torch.tensor([block.start for block in blocks])[:, None]
-    stop = torch.tensor([block.stop for block in blocks])[:, None]
-    return (start <= column) & (column < stop)
-
-
-def _moments(
-    source: Problem | ProblemFamily, names: list[str]
-) -> tuple[list[float], list[float]]:
-    """Mean and standard deviation of each variable over 256 draws."""
-    generator = keyed_generator("moments")
-    draws = [source.draw(generator).sample(generator) for _ in range(256)]
-    if set(draws[0]) != set(names):
-        raise ValueError(
-            f"sample() must return the variables {', '.join(names)} "
-            f"(got {', '.join(draws[0])})."
-        )
-    loc, scale = [], []
-    for name in names:
-        values = torch.cat([draw[name].reshape(-1).double() for draw in draws])
-        loc.append(values.mean().item())
-        spread = values.std(correction=0).item()
-        scale.append(spread if spread > 1e-6 else 1.0)
-    return loc, scale
 
 
 def _randn_like(x: Tensor, generator: torch.Generator | None) -> Tensor:

@@ -289,11 +289,13 @@ def test_from_problem_standardises_by_the_moments_of_the_variables():
         3: (0.15 * k, math.sqrt(k * variance)),
     }
     for variable, (mean, deviation) in moments.items():
-        assert model.loc[variable, 0].item() == pytest.approx(mean, abs=0.02)
-        assert model.scale[variable, 0].item() == pytest.approx(deviation, abs=0.02)
+        assert model.scaling.loc[variable, 0].item() == pytest.approx(mean, abs=0.02)
+        assert model.scaling.scale[variable, 0].item() == pytest.approx(
+            deviation, abs=0.02
+        )
     # R is a one-hot code of two classes in the other two columns.
-    torch.testing.assert_close(model.loc[1], torch.tensor([0.0, 0.5, 0.5]))
-    torch.testing.assert_close(model.scale[1], torch.tensor([1.0, 0.5, 0.5]))
+    torch.testing.assert_close(model.scaling.loc[1], torch.tensor([0.0, 0.5, 0.5]))
+    torch.testing.assert_close(model.scaling.scale[1], torch.tensor([1.0, 0.5, 0.5]))
 
 
 def test_from_problem_draws_moments_without_global_randomness():
@@ -301,8 +303,8 @@ def test_from_problem_draws_moments_without_global_randomness():
     first = GSDM.from_problem(PROBLEM, width=8, layers=1)
     torch.manual_seed(2)
     second = GSDM.from_problem(PROBLEM, width=8, layers=1)
-    assert torch.equal(first.loc, second.loc)
-    assert torch.equal(first.scale, second.scale)
+    assert torch.equal(first.scaling.loc, second.scaling.loc)
+    assert torch.equal(first.scaling.scale, second.scaling.scale)
 
 
 def test_loss_counts_latent_nodes_only(model):

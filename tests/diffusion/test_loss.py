@@ -171,7 +171,7 @@ def test_the_loss_is_the_mean_over_latent_nodes():
     model = GSDM.from_problem(problem, width=16, layers=1, heads=2)
     batch = ProblemBatches(problem, batch_size=3).batch(0)
     model.denoiser.forward = lambda x, *_: torch.zeros_like(x)  # says nothing
-    discrete = model.discrete[batch.variable_id][:, 0]
+    discrete = model.scaling.discrete[batch.variable_id][:, 0]
     batch.observed = ~discrete  # latent: R alone, where log 2 is the price of a coin
     assert_close(model.loss(batch), torch.tensor(math.log(2)))
     # and a graph that is observed whole adds nothing to the mean

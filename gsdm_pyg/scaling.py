@@ -1,0 +1,88 @@
+"""Scaling: natural values <-> zero mean and unit variance, in which we diffuse."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from gsdm_pyg.data import keyed_generator
+from gsdm_pyg.problem import Problem, ProblemFamily
+from gsdm_pyg.variables import column_blocks
+
+
+class Scaling(nn.Module):
+    """Which columns each of V variables owns, and how their values are scaled.
+
+    A one-hot code of K classes is scaled by its mean 1/K and variance (1/K)(1 - 1/K)
+    under equal classes; a continuous variable by its own moments.
+
+    Args:
+        num_classes: Classes of each variable, None if continuous.
+        loc: Mean of each variable; of continuous ones only is it used.
+        scale: Standard deviation of each variable, likewise.
+    """
+
+    columns: Tensor  # [V, W], bool
+    discrete: Tensor  # [V, 1], bool
+    loc: Tensor  # [V, W]
+    scale: Tensor  # [V, W]
+
+    def __init__(
+        self, num_classes: list[int | None], loc: list[float], scale: list[float]
+    ) -> None:
+        super().__init__()
+        if not len(num_classes) == len(loc) == len(scale):
+            raise ValueError(
+                "loc and scale have one number per variable "
+                f"(got {len(loc)} and {len(scale)} for {len(num_classes)})."
+            )
+        blocks = column_blocks(num_classes)
+        columns = torch.zeros(len(blocks), max(b.stop for b in blocks)).bool()
+        for row, block in zip(columns, blocks, strict=True):
+            row[block] = True
+        classes = torch.tensor([k or 0 for k in num_classes])[:, None]
+        discrete, share = classes > 0, 1 / classes.clamp(min=2)
+        mean = torch.where(discrete, share, torch.tensor(loc)[:, None])
+        deviation = torch.where(
+            discrete, (share * (1 - share)).sqrt(), torch.tensor(scale)[:, None]
+        )
+        for name, buffer in {
+            "columns": columns,
+            "discrete": discrete,
+            "loc": mean * columns,
+            "scale": torch.where(columns, deviation, 1.0),
+        }.items():
+            self.register_buffer(name, buffer, persistent=False)
+
+    def standardise(self, x: Tensor, variable_id: Tensor) -> Tensor:
+        """Natural values [N, W] -> standardised ones, zero in foreign columns."""
+        x0 = (x - self.loc[variable_id]) / self.scale[variable_id]
+        return x0 * self.columns[variable_id]
+
+    def restore(self, x0: Tensor, variable_id: Tensor) -> Tensor:
+        """Standardised values [N, W] -> natural ones."""
+        x0 = x0 * self.columns[variable_id]
+        return x0 * self.scale[variable_id] + self.loc[variable_id]
+
+
+def moments(
+    source: Problem | ProblemFamily, spec: list[dict[str, Any]]
+) -> tuple[list[float], list[float]]:
+    """Mean and standard deviation of each variable over 256 draws."""
+    generator = keyed_generator("moments")
+    draws = [source.draw(generator).sample(generator) for _ in range(256)]
+    names = [str(variable["name"]) for variable in spec]
+    if set(draws[0]) != set(names):
+        raise ValueError(
+            f"sample() must return the variables {', '.join(names)} "
+            f"(got {', '.join(draws[0])})."
+        )
+    loc, scale = [], []
+    for name in names:
+        values = torch.cat([draw[name].reshape(-1).double() for draw in draws])
+        loc.append(values.mean().item())
+        spread = values.std(correction=0).item()
+        scale.append(spread if spread > 1e-6 else 1.0)
+    return loc, scale
