@@ -65,8 +65,9 @@ def test_loaded_model_knows_what_it_was_made_for(tmp_path):
     assert loaded.sizes == {"m": [1, 3], "n": 2, "k": [1, 2]}
     for name in ("variables", "observe", "dropout", "discrete_loss"):
         assert getattr(loaded, name) == getattr(saved, name), name
-    for name in ("loc", "scale", "beta"):
-        assert torch.equal(getattr(loaded, name), getattr(saved, name)), name
+    assert torch.equal(loaded.scaling.loc, saved.scaling.loc)
+    assert torch.equal(loaded.scaling.scale, saved.scaling.scale)
+    assert torch.equal(loaded.beta, saved.beta)
     assert not loaded.training
 
 
