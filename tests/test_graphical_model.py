@@ -489,3 +489,11 @@ def test_encode_refuses_values_of_another_shape_or_domain(values):
     (name,) = values
     with pytest.raises(ValueError, match=f"{name}.*got"):
         mixed_model().encode(values)
+
+
+@pytest.mark.parametrize("value", [torch.nan, torch.inf])
+def test_encode_refuses_numbers_that_are_not_finite(value):
+    graph = GraphicalModel()
+    graph.add_variable("a", (2,))
+    with pytest.raises(ValueError, match=f"'a' takes real numbers .got {value}"):
+        graph.encode({"a": torch.tensor([0.0, value])})

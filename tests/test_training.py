@@ -107,7 +107,7 @@ def test_run_folder_holds_config_logs_checkpoint_pictures_metrics_and_model(run_
     assert len(list(run_dir.glob("csv/*/metrics.csv"))) == 1
     assert len(list(run_dir.glob("tensorboard/*/events.*"))) == 1
     pictures = list((run_dir / "pictures").iterdir())
-    assert len(pictures) == 4  # at steps 4, 8 and 12, and at the end
+    assert len(pictures) == 5  # at steps 4, 8 and 12, at the end, and the mask
     assert all(p.read_bytes().startswith(b"\x89PNG") for p in pictures)
 
 
@@ -292,18 +292,15 @@ class Failing(BCMF):
         type(self).draws += 1
         values = super().sample(generator)
         if type(self).draws > 256 + 2 * 6:  # moments, then six steps of two graphs
-            values["A"][0, 0] = float(VALUE)
+            values["A"][0, 0] = 1e30  # its square is infinite
         return values
 """
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("value", ["nan", "inf"])
-def test_loss_that_is_not_finite_stops_and_keeps_the_last_good_checkpoint(
-    tmp_path, value
-):
-    file = tmp_path / f"failing_{value}.py"
-    file.write_text(FAILING.replace("VALUE", repr(value)))
+def test_loss_that_is_not_finite_stops_and_keeps_the_last_good_checkpoint(tmp_path):
+    file = tmp_path / "failing.py"
+    file.write_text(FAILING)
     config = write_config(
         tmp_path / "failing.yaml",
         problem={"name": f"{file}:Failing"},
@@ -325,7 +322,7 @@ def test_loss_that_is_not_finite_stops_and_keeps_the_last_good_checkpoint(
 @pytest.mark.slow
 def test_checkpoint_before_a_bad_loss_can_be_resumed(tmp_path):
     file = tmp_path / "recovering.py"
-    file.write_text(FAILING.replace("VALUE", "'nan'"))
+    file.write_text(FAILING)
     config = write_config(
         tmp_path / "failing.yaml",
         problem={"name": f"{file}:Failing"},
