@@ -206,7 +206,7 @@ def peak_memory(name: str, implementation: str) -> float:
 
 def growth(repeats: int) -> tuple[list[int], list[float], float]:
     """Edges, seconds and the exponent of time in edges, on BCMF of growing size."""
-    works = [bcmf(size, size, 10, 1) for size in (32, 48, 64, 96, 128, 192)]
+    works = [bcmf(size, size, 10, 1) for size in (12, 24, 48, 96, 192)]
     edges = [work.edge_index.size(1) for work in works]
     times = median_times([training_pass(w, "csr_attention") for w in works], repeats)
     slope, _ = statistics.linear_regression(
@@ -277,9 +277,9 @@ def main() -> None:
     rows = print_table(chosen, args.repeats) if chosen else []
     if args.workload in ("growth", "all"):
         fit = growth(max(3, args.repeats // 2))
-        print("\n| edges | ms |\n| ---: | ---: |")
-        for edges, seconds in zip(*fit[:2], strict=True):
-            print(f"| {edges:,} | {1e3 * seconds:.2f} |")
+        print("\n| edges | ms | ns per edge |\n| ---: | ---: | ---: |")
+        for edges, t in zip(*fit[:2], strict=True):
+            print(f"| {edges:,} | {1e3 * t:.2f} | {1e9 * t / edges:.0f} |")
         print(f"\ntime ~ edges^{fit[2]:.3f}")
         if args.plot:
             plot(args.plot, rows, fit)

@@ -68,12 +68,9 @@ def backward(
     """Gradients of q, k, v (packed as they were), then of the bias if there is one."""
     if bias is not None and not transpose:
         transpose = transpose_csr(rowptr, col, qkv[-1].size(0))
-    grads = backward_fake(grad, qkv, out, lse, rowptr, col, transpose, bias, scale)
     qkv, grad, graph = [rowwise(x) for x in qkv], rowwise(grad), (rowptr, col)
-    kernels(grad.device).backward(
-        grad, qkv, out, lse, graph, transpose, bias, scale, grads
-    )
-    return grads
+    module = kernels(grad.device)
+    return module.backward(grad, qkv, out, lse, graph, transpose, bias, scale)
 
 
 def forward_fake(qkv, rowptr, col, transpose, bias, scale):
@@ -88,7 +85,7 @@ def forward_fake(qkv, rowptr, col, transpose, bias, scale):
 def backward_fake(grad, qkv, out, lse, rowptr, col, transpose, bias, scale):
     """Tensors like those that `backward` returns."""
     inputs = [*qkv, bias] if bias is not None else qkv
-    return [torch.empty(x.shape, dtype=x.dtype, device=x.device) for x in inputs]
+    return [x.new_empty(x.shape) for x in inputs]
 
 
 GRAPH = "Tensor rowptr, Tensor col, Tensor[] transpose, Tensor? bias, float scale"

@@ -16,6 +16,7 @@ from torch.autograd import gradcheck
 from torch.testing import assert_close
 
 from gsdm_pyg.ops import csr_attention, csr_self_attention, transpose_csr
+from gsdm_pyg.ops.cpu import memory
 
 BACKENDS = ["cpu", "reference"]
 INDEX = [torch.int32, torch.int64]
@@ -184,6 +185,18 @@ def test_views_of_any_stride_are_read_in_place():
         gradients(out, grad, *inputs), gradients(expected, grad, *inputs), strict=True
     ):
         assert_close(ours, theirs)
+
+
+def test_large_results_on_huge_pages_are_the_same(monkeypatch):
+    on = random_graph(200, 0.05)
+    qkv = torch.randn(200, 3, 2, 5, dtype=torch.float64, requires_grad=True)
+    expected = csr_self_attention(qkv, *on.csr(), backend="cpu")
+    grad = torch.randn_like(expected)
+    (theirs,) = gradients(expected, grad, qkv)
+    monkeypatch.setattr(memory, "LARGE", 4096)
+    out = csr_self_attention(qkv, *on.csr(), backend="cpu")
+    assert torch.equal(out, expected)
+    assert torch.equal(gradients(out, grad, qkv)[0], theirs)
 
 
 def test_expanded_gradients_are_accepted():

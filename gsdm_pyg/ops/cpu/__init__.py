@@ -2,7 +2,7 @@
 
 From the ground up: `vector`, `vector_math` and `exponential` (one value holds a head's
 channels), `edge_block` (a few edges at once), `task` and `schedule` (what a thread
-computes), the three files of kernels, `compile`, `threads` and `launch`.
+computes), the three files of kernels, `compile`, `threads`, `memory` and `launch`.
 """
 
 from gsdm_pyg.ops.cpu.launch import backward, forward

@@ -105,12 +105,15 @@ def make_forward(channels: int, storage: str, shared: bool, biased: bool):
                     sums = sums + p
                 weight = total(sums)
 
+                # Two sums, as one would wait for each of its additions to finish; an
+                # odd number of edges is followed by one of weight 0.
                 mean = filled(channels, 0.0, storage)
-                for e in range(count):
-                    entry = table + e * ENTRY
-                    mean = accumulate(
-                        mean, weights + e * size, v_h, entry + of_v, storage
-                    )
+                other = filled(channels, 0.0, storage)
+                for e in range(0, count, 2):
+                    at, at_v = weights + e * size, table + e * ENTRY + of_v
+                    mean = accumulate(mean, at, v_h, at_v, storage)
+                    other = accumulate(other, at + size, v_h, at_v + ENTRY, storage)
+                mean = mean + other
 
                 if slot == WHOLE:
                     inverse, log_sum = number(0.0, storage), number(INF, storage)

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from gsdm_pyg.ops.cpu.compile import compiled
 from gsdm_pyg.ops.cpu.exponential import CONSTANTS
+from gsdm_pyg.ops.cpu.memory import empty
 from gsdm_pyg.ops.cpu.schedule import PIECE, WORKSPACE
 from gsdm_pyg.ops.cpu.task import Task
 from gsdm_pyg.ops.cpu.threads import run
@@ -134,7 +135,7 @@ def forward(
     like = qkv[0]
     rows, heads, channels = like.size(0), like.size(-2), like.size(-1)
     q, k, v = split(qkv)
-    out = torch.empty((rows, heads, channels), dtype=like.dtype)
+    out = empty((rows, heads, channels), like.dtype)
     accum = torch.float64 if like.dtype == torch.float64 else torch.float32
     lse = torch.empty((rows, heads), dtype=accum)
     launch = Launch(*graph, qkv[-1].size(0), heads, scale, channels + 2)
@@ -157,9 +158,8 @@ def backward(
     transpose: Sequence[Tensor],
     bias: Tensor | None,
     scale: float,
-    grads: Sequence[Tensor],
-) -> None:
-    """Write the gradients of qkv, packed alike, and of the bias into `grads`.
+) -> list[Tensor]:
+    """Gradients of q, k and v, packed as they were, then of the bias if there is one.
 
     Args:
         grad: Gradient of `out`, channels side by side.
@@ -170,10 +170,11 @@ def backward(
         transpose: From `transpose_csr`; empty for a symmetric graph without bias.
         bias: [E, H]
         scale: Factor of the logits.
-        grads: Tensors to write to: one for each of qkv, then one for the bias.
     """
     rows, heads, channels = out.shape
     q, k, v = split(qkv)
+    inputs = qkv if bias is None else [*qkv, bias]
+    grads = [empty(x.shape, x.dtype) for x in inputs]
     dq, dk, dv = split(grads[: len(qkv)])
     stats = torch.empty((rows, heads, 2), dtype=lse.dtype)
     kind, biased = (channels, STORAGE[out.dtype]), bias is not None
@@ -200,3 +201,4 @@ def backward(
         launch.task.perm = t_perm.data_ptr()
         launch.run(launch.pieces, "backward", *options, False, True)
         launch.combine("combine_backward", *kind, False, True)
+    return grads

@@ -86,10 +86,11 @@ def backward(
     transpose: Sequence[Tensor],
     bias: Tensor | None,
     scale: float,
-    grads: Sequence[Tensor],
-) -> None:
-    """Write the gradients of qkv, packed alike, and of the bias into `grads`."""
+) -> list[Tensor]:
+    """Gradients of q, k and v, packed as they were, then of the bias if given."""
     q, k, v = split(qkv)
+    inputs = qkv if bias is None else [*qkv, bias]
+    grads = [x.new_empty(x.shape) for x in inputs]
     dq, dk, dv = split(grads[: len(qkv)])
     rowptr, col = graph
     heads, channels = q.shape[1:]
@@ -132,3 +133,4 @@ def backward(
         )
         combine(dk, sums, parts)
         combine(dv, v_sums, parts)
+    return grads
