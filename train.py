@@ -6,9 +6,10 @@
 import os
 import sys
 
-# Waiting threads sleep instead of spinning, which would hold up every other program
-# on a small machine, and these the threads. To be set before torch is imported.
-os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+# Idle threads of libgomp spin briefly and then sleep: spinning for long, its default,
+# holds up other programs on a small machine, and these the threads. To be set before
+# torch is imported.
+os.environ.setdefault("GOMP_SPINCOUNT", "20000")
 
 from gsdm_pyg.cli import main
 
