@@ -18,9 +18,11 @@ from statistics import median
 
 import torch
 from torch import Tensor, nn
+from torch_geometric.nn.dense.linear import Linear as PygLinear
 
 from gsdm_pyg import GSDM, ProblemBatches
 from gsdm_pyg.config import OptimizerConfig
+from gsdm_pyg.memory import keep_freed_memory
 from gsdm_pyg.training import build_optimizer
 from problems import BCMF
 
@@ -32,7 +34,7 @@ def linear_shapes(model: nn.Module, run: Callable[[], object]) -> list[tuple]:
     def record(layer: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
         shapes.append((inputs[0].size(0), inputs[0].size(1), output.size(1)))
 
-    linear = [m for m in model.modules() if type(m).__name__ == "Linear"]
+    linear = [m for m in model.modules() if isinstance(m, nn.Linear | PygLinear)]
     hooks = [layer.register_forward_hook(record) for layer in linear]
     run()
     for hook in hooks:
@@ -68,6 +70,7 @@ def main() -> None:
     parser.add_argument("--backend", default="auto", help="auto, fused or scatter")
     options = parser.parse_args()
 
+    keep_freed_memory()  # as train() does
     problem = BCMF(m=10, n=16, k=8)
     batches = ProblemBatches(problem, batch_size=8)
     model = GSDM.from_problem(problem, backend=options.backend)

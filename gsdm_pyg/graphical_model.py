@@ -7,7 +7,9 @@ to each other: the paper's rule is "an edge, or a common factor", not moralisati
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import networkx as nx
 import numpy as np
@@ -18,6 +20,15 @@ from torch_geometric import EdgeIndex
 from gsdm_pyg.variables import Continuous, Domain, Role, Variable, column_blocks
 
 Arrays = Mapping[str, Tensor]
+
+
+class _Layout(NamedTuple):
+    """How values stand in x [N, W]."""
+
+    discrete: Tensor  # [N, W], the cells of one-hot codes
+    continuous: Tensor  # [N, W], the cells of numbers
+    classes: Tensor  # [W], the class that a column of a one-hot code stands for
+    missing: list[Tensor]  # per variable, values that encode to zeros
 
 
 class GraphicalModel:
@@ -35,6 +46,7 @@ class GraphicalModel:
     def __init__(self) -> None:
         self.variables: dict[str, Variable] = {}
         self.num_nodes = 0
+        self._known_layout: _Layout | None = None
         self._edges: list[Tensor] = []  # each [2, E], parent -> child
         self._cliques: list[Tensor] = []  # each [F, n], the nodes of F factors
 
@@ -164,16 +176,34 @@ class GraphicalModel:
 
     def encode(self, values: Arrays) -> Tensor:
         """Named arrays -> x [N, W]; a node fills only the columns of its domain."""
-        x = torch.zeros(self.num_nodes, self.num_columns)
-        for name, columns in self.columns().items():
+        layout, flat, num_discrete = self._layout(), [], 0
+        for variable, missing in zip(
+            self.variables.values(), layout.missing, strict=True
+        ):
+            if variable.name not in values:
+                flat.append(missing)
+                continue
+            value = torch.as_tensor(values[variable.name])
+            if tuple(value.shape) != variable.shape:
+                raise ValueError(
+                    f"Variable {variable.name!r} has the shape {variable.shape} "
+                    f"(got {tuple(value.shape)})."
+                )
+            flat.append(value.reshape(-1))
+            if variable.domain.num_classes:
+                num_discrete += variable.num_nodes
+        column = torch.cat(flat).to(torch.get_default_dtype())[:, None]  # [N, 1]
+        one_hot = (column == layout.classes) & layout.discrete
+        valid = int(one_hot.count_nonzero()) == num_discrete
+        if not (valid and math.isfinite(column.sum())):
+            self._refuse_values(values)
+        return torch.where(layout.continuous, column, one_hot)
+
+    def _refuse_values(self, values: Arrays) -> None:
+        """Raise an error that names a value outside of its domain."""
+        for name, variable in self.variables.items():
             if name in values:
-                variable = self.variables[name]
                 value = torch.as_tensor(values[name])
-                if tuple(value.shape) != variable.shape:
-                    raise ValueError(
-                        f"Variable {name!r} has the shape {variable.shape} "
-                        f"(got {tuple(value.shape)})."
-                    )
                 if variable.domain.num_classes:
                     wrong = variable.domain.outside(value)
                 else:
@@ -183,9 +213,29 @@ class GraphicalModel:
                         f"Variable {name!r} takes {variable.domain} "
                         f"(got {value[wrong][0].item()})."
                     )
-                encoded = variable.domain.encode(value)
-                x[variable.nodes, columns] = encoded.reshape(variable.num_nodes, -1)
-        return x
+
+    def _layout(self) -> _Layout:
+        """Which cells of x [N, W] hold what, worked out once."""
+        if self._known_layout is None or len(self._known_layout.missing) != len(
+            self.variables
+        ):
+            num_nodes = torch.tensor([v.num_nodes for v in self.variables.values()])
+            owned = torch.zeros(len(num_nodes), self.num_columns, dtype=torch.bool)
+            classes, discrete, missing = torch.zeros(self.num_columns), [], []
+            for row, (name, columns) in zip(owned, self.columns().items(), strict=True):
+                domain = self.variables[name].domain
+                row[columns] = True
+                discrete.append(domain.num_classes is not None)
+                if discrete[-1]:
+                    classes[columns] = torch.arange(domain.num_columns).float()
+                filler = -1.0 if discrete[-1] else 0.0  # encodes to zeros
+                missing.append(torch.full((self.variables[name].num_nodes,), filler))
+            owned = owned.repeat_interleave(num_nodes, 0)
+            is_discrete = torch.tensor(discrete).repeat_interleave(num_nodes)[:, None]
+            self._known_layout = _Layout(
+                owned & is_discrete, owned & ~is_discrete, classes, missing
+            )
+        return self._known_layout
 
     def decode(self, x: Tensor) -> dict[str, Tensor]:
         """Node values [..., N, W] -> named arrays [..., *shape], discrete as ints."""

@@ -33,6 +33,7 @@ from gsdm_pyg.config import (
 )
 from gsdm_pyg.data import ProblemBatches, keyed_generator
 from gsdm_pyg.evaluation import Evaluation, evaluate, label
+from gsdm_pyg.memory import keep_freed_memory
 from gsdm_pyg.model import GSDM
 from gsdm_pyg.optim import Muon
 from gsdm_pyg.problem import Problem, ProblemFamily
@@ -287,6 +288,7 @@ def train(
         resume: A checkpoint to go on from.
     """
     settings.check_end()
+    keep_freed_memory()
     ema = EMA(training.optimizer.ema)
     training.timer = Timer(settings.max_time, verbose=False)
     loggers: list[Logger] = []

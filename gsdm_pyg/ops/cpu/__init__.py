@@ -5,6 +5,7 @@ channels), `edge_block` (a few edges at once), `task` and `schedule` (what a thr
 computes), the three files of kernels, `compile`, `threads`, `memory` and `launch`.
 """
 
+from gsdm_pyg.ops.cpu import norm
 from gsdm_pyg.ops.cpu.launch import backward, forward
 
-__all__ = ["backward", "forward"]
+__all__ = ["backward", "forward", "norm"]

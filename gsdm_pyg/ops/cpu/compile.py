@@ -9,7 +9,12 @@ from typing import Any
 
 from numba import cfunc, types
 
-from gsdm_pyg.ops.cpu import backward_kernels, combine_kernels, forward_kernels
+from gsdm_pyg.ops.cpu import (
+    backward_kernels,
+    combine_kernels,
+    forward_kernels,
+    norm_kernels,
+)
 
 logger = logging.getLogger("gsdm_pyg")
 
@@ -21,6 +26,8 @@ KERNELS: dict[str, Callable[..., Callable]] = {
     "stats": backward_kernels.make_stats,
     "backward": backward_kernels.make_backward,
     "combine_backward": combine_kernels.make_combine_backward,
+    "norm": norm_kernels.make_norm,
+    "norm_backward": norm_kernels.make_norm_backward,
 }
 
 
@@ -36,8 +43,8 @@ def source_digest() -> str:
 @cache
 def announce() -> None:
     logger.info(
-        "Loading the CPU kernels of csr_attention. The first use of a number of "
-        "channels or a dtype compiles for some seconds, and is cached on disk."
+        "Loading the CPU kernels. The first use of a number of channels or a dtype "
+        "compiles for some seconds, and is cached on disk."
     )
 
 

@@ -8,7 +8,8 @@ from numba.extending import intrinsic
 from gsdm_pyg.ops.cpu.vector import F64, I64
 
 NUMBERS = "counter pieces threads hubs invalid rows sources edges heads index_size"
-ADDRESSES = "rowptr col perm bias dbias lse stats constants tables owners parts"
+ADDRESSES = "rowptr col perm bias dbias lse stats constants tables owners parts "
+ADDRESSES += "x dx y dy weight shift table row_id"  # of norms
 TENSORS = "q k v out grad dq dk dv"  # [N, H, C]: address and strides of rows and heads
 STRIDED = " ".join(f"{name} {name}_row {name}_head" for name in TENSORS.split())
 

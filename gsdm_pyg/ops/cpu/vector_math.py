@@ -44,6 +44,7 @@ def define_operator(function, instruction):
 define_operator(operator.add, "fadd")
 define_operator(operator.sub, "fsub")
 define_operator(operator.mul, "fmul")
+define_operator(operator.truediv, "fdiv")
 
 
 def emit_call(builder, name, x, first=()):

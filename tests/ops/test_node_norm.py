@@ -1,0 +1,111 @@
+"""The fused norm against torch's own operators."""
+
+import pytest
+import torch
+from torch.nn import functional as F
+from torch.testing import assert_close
+
+from gsdm_pyg.ops import library, node_norm
+
+
+def inputs(rows: int, width: int, dtype=torch.float32):
+    generator = torch.Generator().manual_seed(rows + width)
+
+    def draw(*shape: int):
+        values = torch.randn(shape, generator=generator, dtype=dtype)
+        return values.requires_grad_()
+
+    x, weight, shift, table = (
+        draw(rows, width),
+        draw(width),
+        draw(width),
+        draw(5, width),
+    )
+    return x, weight, shift, table, torch.randint(5, (rows,), generator=generator)
+
+
+def composed(x, weight, shift, table, row_id, silu):
+    """What `node_norm` is defined to be, in float64."""
+    x = x.double() if table is None else x.double() + table.double()[row_id]
+    y = F.layer_norm(x, weight.shape, weight.double(), shift.double())
+    return F.silu(y) if silu else y
+
+
+@pytest.mark.parametrize("silu", [False, True])
+@pytest.mark.parametrize("gathered", [False, True])
+@pytest.mark.parametrize(
+    "rows, width", [(1, 8), (300, 64), (129, 24), (7, 12), (3, 2048)]
+)
+def test_values_and_gradients_match_torch(rows, width, gathered, silu):
+    x, weight, shift, table, row_id = inputs(rows, width)
+    arguments = (table, row_id) if gathered else (None, None)
+    leaves = [x, weight, shift, *([table] if gathered else [])]
+    result = node_norm(x, weight, shift, *arguments, silu=silu)
+    expected = composed(x, weight, shift, *arguments, silu)
+    assert_close(result.double(), expected, rtol=1e-5, atol=1e-5)
+    grad = torch.randn(rows, width, generator=torch.Generator().manual_seed(1))
+    assert_close(
+        torch.autograd.grad(result, leaves, grad),
+        torch.autograd.grad(expected, leaves, grad.double()),
+        rtol=1e-4,
+        atol=1e-4,
+    )
+
+
+def test_large_values_neither_overflow_nor_vanish():
+    weight, shift = torch.full((8,), 100.0), torch.zeros(8)
+    x = torch.tensor([[1.0, -1.0] * 4]).requires_grad_()
+    result = node_norm(x, weight, shift, silu=True)
+    assert_close(result, torch.tensor([[100.0, 0.0] * 4]), atol=1e-3, rtol=1e-4)
+    result.sum().backward()
+    assert x.grad.isfinite().all()
+
+
+def test_the_number_of_threads_changes_no_bit():
+    x, weight, shift, table, row_id = inputs(1000, 32)
+    before, results = torch.get_num_threads(), []
+    try:
+        for threads in (1, 2):
+            torch.set_num_threads(threads)
+            y = node_norm(x, weight, shift, table, row_id, silu=True)
+            results.append([y, *torch.autograd.grad(y.square().sum(), [x, weight])])
+    finally:
+        torch.set_num_threads(before)
+    assert all(torch.equal(a, b) for a, b in zip(*results, strict=True))
+
+
+def test_other_inputs_take_torchs_operators():
+    x, weight, shift, _, _ = inputs(6, 16, torch.float64)
+    assert torch.autograd.gradcheck(
+        lambda *a: node_norm(*a, silu=True), (x, weight, shift)
+    )
+    strided = torch.randn(16, 6).t()
+    y = node_norm(strided, weight.float(), shift.float())
+    assert_close(y, F.layer_norm(strided, (16,), weight.float(), shift.float()))
+
+
+def test_no_rows_give_no_rows():
+    x, weight, shift, _, _ = inputs(1, 16)
+    empty = x[:0]
+    result = node_norm(empty, weight, shift)
+    assert result.shape == (0, 16)
+    (gradient,) = torch.autograd.grad(result.sum(), weight)
+    assert not gradient.any()
+
+
+@pytest.mark.skipif(library.cpu is None, reason="Numba is missing")
+def test_rows_outside_of_the_table_are_refused():
+    x, weight, shift, table, row_id = inputs(4, 16)
+    with pytest.raises(IndexError, match=r"0\.\.4.*got -1\.\.7"):
+        node_norm(x, weight, shift, table, torch.tensor([0, 7, 1, -1]))
+    with pytest.raises(ValueError, match="one entry per row"):
+        node_norm(x, weight, shift, table, row_id[:2])
+
+
+def test_compiled_graphs_contain_no_break():
+    x, weight, shift, table, row_id = inputs(20, 16)
+    compiled = torch.compile(node_norm, fullgraph=True, backend="eager")
+    assert_close(
+        compiled(x, weight, shift, table, row_id, True),
+        node_norm(x, weight, shift, table, row_id, True),
+    )
