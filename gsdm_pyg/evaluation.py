@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
+from inspect import signature
+from itertools import islice
+from typing import Any
 
-import torch
+from matplotlib.figure import Figure
 from torch import Tensor
 
 from gsdm_pyg.data import keyed_generator, to_data
 from gsdm_pyg.diffusion.sampling import Solver
+from gsdm_pyg.graphical_model import Arrays
 from gsdm_pyg.model import GSDM
 from gsdm_pyg.problem import Problem
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Metrics averaged over instances, and the samples that they judge."""
+    """Metrics summed up over instances, and the samples that they judge."""
 
     metrics: dict[str, float]
     samples: list[dict[str, Tensor]]
     truths: list[dict[str, Tensor]]
+    observed: list[dict[str, Tensor]]  # boolean, what each sample was given
+
+    def figures(self, problem: Problem, count: int) -> list[Figure]:
+        """Pictures of the first `count` answers."""
+        answers = zip(self.samples, self.truths, self.observed, strict=True)
+        return [_ask(problem.plot, *answer) for answer in islice(answers, count)]
 
 
 def evaluate(
@@ -48,33 +58,33 @@ def evaluate(
     graph = model.check_problem(problem)
     generator = keyed_generator("evaluation", seed)
     truths = [problem.sample(generator) for _ in range(num_instances)]
-    graphs = [
-        to_data(problem, truth, problem.observe(generator, model.observe))
-        for truth in truths
-    ]
+    observed = [problem.observe(generator, model.observe) for _ in truths]
+    graphs = [to_data(problem, *t) for t in zip(truths, observed, strict=True)]
     values = model.sample_data(graphs, steps, solver, generator, max_nodes)
     samples = [graph.decode(x.cpu()) for x in values]
-    judged = [problem.metrics(s, t) for s, t in zip(samples, truths, strict=True)]
-    return Evaluation(mean_metrics(judged), samples, truths)
+    answers = zip(samples, truths, observed, strict=True)
+    judged = [_ask(problem.metrics, *answer) for answer in answers]
+    return Evaluation(problem.summary(judged), samples, truths, observed)
+
+
+def _ask(method: Callable[..., Any], sample: Arrays, truth: Arrays, observed: Arrays):
+    """`metrics` or `plot` of a problem, with `observed` if it has such an argument."""
+    extra = {"observed": observed} if "observed" in signature(method).parameters else {}
+    return method(sample, truth, **extra)
 
 
 def prior_metrics(problem: Problem, num_instances: int = 64, seed: int = 0) -> dict:
     """The metrics of answers drawn from the prior, ignoring what is given."""
     generator = keyed_generator("evaluation", seed)
-    return mean_metrics(
-        [
-            problem.metrics(problem.sample(generator), problem.sample(generator))
-            for _ in range(num_instances)
-        ]
-    )
-
-
-def mean_metrics(judged: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """The mean of each metric."""
-    return {
-        name: torch.tensor([float(j[name]) for j in judged]).double().mean().item()
-        for name in judged[0]
-    }
+    answers = [
+        (
+            problem.sample(generator),
+            problem.sample(generator),
+            problem.observe(generator),
+        )
+        for _ in range(num_instances)
+    ]
+    return problem.summary([_ask(problem.metrics, *answer) for answer in answers])
 
 
 def label(problem: Problem) -> str:

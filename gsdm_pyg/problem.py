@@ -7,8 +7,8 @@ import importlib.util
 import sys
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self, dataclass_transform
@@ -68,11 +68,25 @@ class Problem(ABC):
 
     @abstractmethod
     def metrics(self, sample: Arrays, truth: Arrays) -> dict[str, float]:
-        """Judge one sample of all variables; `truth` is what `given` came from."""
+        """Judge one sample of all variables; `truth` is what `given` came from.
+
+        Like `plot` it may have a third argument `observed`: a boolean array per
+        variable that tells which entries were given.
+        """
 
     @abstractmethod
     def plot(self, sample: Arrays, truth: Arrays) -> Figure:
         """A picture of one sample beside the truth."""
+
+    def summary(self, judged: Sequence[Mapping[str, float]]) -> dict[str, float]:
+        """Metrics of many instances as one of each: the mean of those not NaN."""
+        return {
+            name: torch.tensor([float(j[name]) for j in judged])
+            .double()
+            .nanmean()
+            .item()
+            for name in judged[0]
+        }
 
     def observe(
         self, generator: torch.Generator | None = None, mode: Observe = "roles"
@@ -112,8 +126,12 @@ class Problem(ABC):
         return self
 
     def sizes(self) -> dict[str, Any]:
-        """The fields of this problem, by name."""
-        return asdict(self)  # type: ignore[call-overload]
+        """The fields of this problem that differ from their defaults, by name."""
+        return {
+            field.name: getattr(self, field.name)
+            for field in fields(self)  # type: ignore[arg-type]
+            if getattr(self, field.name) != field.default
+        }
 
 
 @dataclass(frozen=True)
@@ -128,8 +146,7 @@ class ProblemFamily:
         for name, size in self.ranges.items():
             if name not in names:
                 raise ValueError(
-                    f"{self.problem.__name__} has the sizes {', '.join(names)} "
-                    f"(got {name!r})."
+                    f"{self.problem.__name__} takes {', '.join(names)} (got {name!r})."
                 )
             if _is_range(size) and not (
                 len(size) == 2

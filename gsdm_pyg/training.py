@@ -185,9 +185,8 @@ def save_pictures(
     folder.mkdir(parents=True, exist_ok=True)
     sizes = [f"{name}{size}" for name, size in problem.sizes().items()]
     stem = "-".join([type(problem).__name__.lower(), *sizes, tag])
-    answers = list(zip(result.samples, result.truths, strict=True))[:count]
-    for i, (sample, truth) in enumerate(answers):
-        problem.plot(sample, truth).savefig(folder / f"{stem}-{i}.png", dpi=120)
+    for i, figure in enumerate(result.figures(problem, count)):
+        figure.savefig(folder / f"{stem}-{i}.png", dpi=120)
 
 
 class EMA(WeightAveraging):

@@ -1,10 +1,18 @@
 """Binary-continuous matrix factorisation (section 4 of the paper)."""
 
+from typing import Literal
+
 import torch
 from matplotlib.figure import Figure
+from torch import Tensor
 
 from gsdm_pyg import Categorical, Continuous, GraphicalModel, Problem, Role
+from gsdm_pyg.checks import check_choice
 from gsdm_pyg.plotting import matrix_figure
+
+Given = Literal["E", "nothing"]
+
+P_ONE = 0.3  # chance of a 1 in R
 
 
 class BCMF(Problem):
@@ -14,18 +22,25 @@ class BCMF(Problem):
         m: Rows of E.
         n: Columns of E.
         k: Rank, the columns of A and the rows of R.
+        given: What is observed. With "nothing", all of A, R and E are asked for.
     """
 
     m: int
     n: int
     k: int
+    given: Given = "E"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_choice(f"{type(self).__name__}.given", self.given, Given)
 
     def graphical_model(self) -> GraphicalModel:
         m, n, k, graph = self.m, self.n, self.k, GraphicalModel()
         A = graph.add_variable("A", (m, k), Continuous(0, 1))
         R = graph.add_variable("R", (k, n), Categorical(2))
         C = graph.add_variable("C", (m, n, k), role=Role.INTERMEDIATE)
-        E = graph.add_variable("E", (m, n), role=Role.OBSERVED)
+        role = Role.OBSERVED if self.given == "E" else Role.LATENT
+        E = graph.add_variable("E", (m, n), role=role)
         graph.connect(A[:, None, :], C)  # C[i, j, l] = A[i, l] * R[l, j]
         graph.connect(R.T[None], C)
         graph.connect(C, E[:, :, None])  # E[i, j] = sum_l C[i, j, l]
@@ -33,16 +48,26 @@ class BCMF(Problem):
 
     def sample(self, generator=None):
         A = torch.rand(self.m, self.k, generator=generator)
-        R = (torch.rand(self.k, self.n, generator=generator) < 0.3).long()
-        C = A[:, None, :] * R.T[None]  # [m, n, k]
-        return {"A": A, "R": R, "C": C, "E": C.sum(-1)}
+        R = (torch.rand(self.k, self.n, generator=generator) < P_ONE).long()
+        return multiply(A, R)
 
     def metrics(self, sample, truth):
-        """RMSE between the E of `truth` and the sampled A R."""
-        error = truth["E"] - sample["A"] @ sample["R"].float()
+        """RMSE between E, as given or else as sampled, and the sampled A R."""
+        error = self._goal(sample, truth) - sample["A"] @ sample["R"].float()
         return {"rmse": error.square().mean().sqrt().item()}
 
     def plot(self, sample, truth) -> Figure:
         """A, R and A R beside E, as in the paper's figure."""
         A, R = sample["A"], sample["R"].float()
-        return matrix_figure({"A": A, "R": R, "A R": A @ R, "E": truth["E"]})
+        E = self._goal(sample, truth)
+        return matrix_figure({"A": A, "R": R, "A R": A @ R, "E": E})
+
+    def _goal(self, sample, truth) -> Tensor:
+        """The E that A R should equal."""
+        return (truth if self.given == "E" else sample)["E"]
+
+
+def multiply(A: Tensor, R: Tensor) -> dict[str, Tensor]:
+    """A [m, k], R [k, n], their products C [m, n, k] and the sums E = A R [m, n]."""
+    C = A[:, None, :] * R.T[None]
+    return {"A": A, "R": R, "C": C, "E": C.sum(-1)}

@@ -175,7 +175,7 @@ def test_evaluate_writes_metrics_and_pictures(model_folder):
         (["m=2", "n=3", "k=-1"], "BCMF.k is a size"),
         (["m=2", "n=3", "k=two"], "BCMF.k is a size"),
         (["m=2", "n=3", "k=[1"], "k=[1"),
-        (["m=2", "n=3", "k=2", "q=1"], "BCMF has the sizes m, n, k (got 'q')"),
+        (["m=2", "n=3", "k=2", "q=1"], "BCMF takes m, n, k, given (got 'q')"),
     ],
 )
 def test_impossible_sizes_are_refused(model_folder, command, sizes, complaint):

@@ -237,7 +237,7 @@ def test_dumped_config_reads_back_equal_and_is_complete(path, tmp_path):
         ("problem.n=[1, 2, 3]", "range of n is [low, high]"),
         ("problem.n=[1.5, 2]", "range of n is [low, high]"),
         ("problem.n=[]", "range of n is [low, high]"),
-        ("problem.kk=3", "BCMF has the sizes m, n, k (got 'kk')"),
+        ("problem.kk=3", "BCMF takes m, n, k, given (got 'kk')"),
         ("problem.name=BCFM", "No problem is called 'BCFM'. Known: "),
         ("problem.name=nowhere.py:P", "problem file does not exist (got 'nowhere.py')"),
     ],
@@ -266,7 +266,7 @@ def test_missing_size_is_named(tmp_path):
         ("{m: 2, n: 2, k: 0}", "BCMF.k is a size"),
         ("{m: 2, n: 2, k: -1}", "BCMF.k is a size"),
         ("{m: 2, n: 2}", "'k'"),
-        ("{m: 2, n: 2, k: 1, q: 1}", "BCMF has the sizes m, n, k (got 'q')"),
+        ("{m: 2, n: 2, k: 1, q: 1}", "BCMF takes m, n, k, given (got 'q')"),
         ("{m: 2, n: 2, k: [3, 1]}", "range of k"),
     ],
 )

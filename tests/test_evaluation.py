@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 
-from gsdm_pyg.evaluation import evaluate, label, mean_metrics, prior_metrics
+from gsdm_pyg.evaluation import evaluate, label, prior_metrics
 from problems import BCMF
 from tests.runs import CopyTask, assert_identical, tiny_model
 
@@ -31,9 +33,9 @@ def test_metrics_are_means_over_the_instances(model):
     assert result.metrics["rmse"] == pytest.approx(sum(errors) / 4)
 
 
-def test_mean_metrics_average_each_metric():
-    judged = [{"a": 1.0, "b": 0.0}, {"a": 2.0, "b": 5.0}]
-    assert mean_metrics(judged) == {"a": 1.5, "b": 2.5}
+def test_a_summary_averages_each_metric_over_the_instances_that_have_it():
+    judged = [{"a": 1.0, "b": 0.0}, {"a": 2.0, "b": math.nan}]
+    assert PROBLEM.summary(judged) == {"a": 1.5, "b": 0.0}
 
 
 def test_answers_keep_what_was_observed(model):

@@ -104,7 +104,7 @@ def test_a_family_refuses_a_malformed_range(size):
 
 
 def test_a_family_names_the_sizes_when_one_is_misspelt():
-    with pytest.raises(ValueError, match=r"BCMF has the sizes m, n, k \(got 'kk'\)"):
+    with pytest.raises(ValueError, match=r"BCMF takes m, n, k, given \(got 'kk'\)"):
         BCMF.family(m=2, n=2, kk=2)
 
 

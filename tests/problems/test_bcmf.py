@@ -5,6 +5,7 @@ import torch
 from matplotlib.figure import Figure
 from torch.testing import assert_close
 
+from gsdm_pyg import Role
 from problems import BCMF
 
 SIZES = [(1, 1, 1), (8, 8, 4), (3, 5, 2), (2, 1, 7)]
@@ -102,3 +103,33 @@ def test_the_picture_shows_a_r_their_product_and_e():
         panels, [sample["A"], R, sample["A"] @ R, truth["E"]], strict=True
     ):
         assert_close(torch.tensor(ax.images[0].get_array()), matrix)
+
+
+# nothing given
+
+
+def test_given_nothing_everything_is_asked_for_in_the_same_graph():
+    given, free = (BCMF(m=2, n=3, k=2, given=given) for given in ("E", "nothing"))
+    graph = free.graphical_model()
+    assert graph.variables["E"].role is Role.LATENT
+    assert not any(mask.any() for mask in free.observe().values())
+    edges = given.graphical_model().edge_index().as_tensor()
+    assert torch.equal(graph.edge_index().as_tensor(), edges)
+
+
+def test_given_nothing_rmse_is_between_the_sampled_e_and_the_sampled_a_r():
+    problem = BCMF(m=1, n=2, k=1, given="nothing")
+    sample = {
+        "A": torch.tensor([[0.5]]),
+        "R": torch.tensor([[1, 0]]),
+        "E": torch.tensor([[0.5, 1.0]]),
+    }
+    truth = {"E": torch.tensor([[7.0, 7.0]])}
+    assert problem.metrics(sample, truth)["rmse"] == pytest.approx(0.5**0.5)
+
+
+def test_given_nothing_the_picture_shows_the_sampled_e():
+    problem = BCMF(m=3, n=5, k=2, given="nothing")
+    sample, truth = draws(problem, 2)
+    shown = problem.plot(sample, truth).axes[3].images[0].get_array()
+    assert_close(torch.tensor(shown), sample["E"])

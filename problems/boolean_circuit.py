@@ -1,0 +1,166 @@
+"""Boolean circuit (section 3.3 of the paper): a tree of AND and OR gates."""
+
+import math
+from functools import lru_cache
+from typing import Annotated
+
+import networkx as nx
+import torch
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from torch import Tensor
+
+from gsdm_pyg import Categorical, GraphicalModel, Problem, Role
+from gsdm_pyg.data import keyed_generator
+from gsdm_pyg.problem import graph_of
+
+Seed = Annotated[int, "0 or more"]
+
+NEARLY_CONSTANT = 1 / 8  # the least chance of either value that a gate may have
+
+
+class BooleanCircuit(Problem):
+    """Compute a circuit: n layers of gates, each of two nodes of the layer below.
+
+    The gates are the same in every instance; inputs are fair coins. The nodes x, h, y
+    in a row are the layers one after the other: gate i combines nodes 2i and 2i + 1.
+
+    Args:
+        n: Layers of gates above the 2^n inputs x.
+        gate_seed: Chooses which gates are AND and which are OR, see `draw_gates`.
+    """
+
+    n: int
+    gate_seed: Seed = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        seed = self.gate_seed
+        if not isinstance(seed, int) or isinstance(seed, bool) or seed < 0:
+            raise ValueError(
+                "BooleanCircuit.gate_seed chooses the gates: give a whole number of "
+                f"at least 0 (got {seed!r})."
+            )
+
+    @property
+    def gates(self) -> tuple[Tensor, ...]:
+        """One row per layer, from the inputs up: 1 where the gate is AND, 0 for OR."""
+        return draw_gates(self.n, self.gate_seed)
+
+    def graphical_model(self) -> GraphicalModel:
+        num_inputs, binary, graph = 2**self.n, Categorical(2), GraphicalModel()
+        nodes = [graph.add_variable("x", (num_inputs,), binary, Role.OBSERVED)]
+        if self.n > 1:
+            inner = (num_inputs - 2,)
+            nodes.append(graph.add_variable("h", inner, binary, Role.INTERMEDIATE))
+        nodes.append(graph.add_variable("y", (), binary)[None])
+        node = torch.cat(nodes)
+        graph.connect(node[:-1].view(-1, 2), node[num_inputs:, None])
+        return graph
+
+    def sample(self, generator=None):
+        layers = [torch.randint(2, (2**self.n,), generator=generator)]
+        for is_and in self.gates:
+            below = layers[-1]
+            layers.append((below[::2] + below[1::2] > is_and).long())
+        inner = {"h": torch.cat(layers[1:-1])} if self.n > 1 else {}
+        return {"x": layers[0], **inner, "y": layers[-1][0]}
+
+    def metrics(self, sample, truth):
+        """Whether the output is right; once more where it should be 0, and 1.
+
+        `accuracy_at_0` is NaN where the output is 1, and the other way round.
+        """
+        right, y = float(sample["y"] == truth["y"]), int(truth["y"])
+        return {
+            "accuracy": right,
+            "accuracy_at_0": right if y == 0 else math.nan,
+            "accuracy_at_1": right if y == 1 else math.nan,
+        }
+
+    def summary(self, judged):
+        """Means, and the balanced accuracy: the mean over the two values of y."""
+        means = super().summary(judged)
+        balanced = (means["accuracy_at_0"] + means["accuracy_at_1"]) / 2
+        return {**means, "balanced_accuracy": balanced}
+
+    def plot(self, sample, truth) -> Figure:
+        """The circuit with the output in its middle and the inputs around it.
+
+        Dark nodes are 1 and light ones 0; a red rim marks what differs from the truth.
+        What was not sampled is shown as in the truth.
+        """
+        graph = graph_of(self)
+        value, true = (
+            torch.cat([arrays[name].reshape(-1) for name in graph.variables])
+            for arrays in ({**truth, **sample}, truth)
+        )
+        is_and = torch.cat(self.gates).bool()
+        gate = torch.arange(2**self.n, graph.num_nodes)
+        kinds = {
+            "input": ("o", torch.arange(2**self.n)),
+            "AND": ("s", gate[is_and]),
+            "OR": ("D", gate[~is_and]),
+        }
+        figure = Figure(figsize=(7, 7), layout="constrained")
+        ax = figure.subplots()
+        tree, places = graph.to_networkx(), _rings(self.n)
+        spacing = 900 / 2**self.n  # points between two inputs, roughly
+        nx.draw_networkx_edges(tree, places, ax=ax, edge_color="silver", arrows=False)
+        for shape, ids in kinds.values():
+            nx.draw_networkx_nodes(
+                tree,
+                places,
+                nodelist=ids.tolist(),
+                node_shape=shape,
+                node_size=min(20, spacing) ** 2,
+                node_color=["midnightblue" if v else "white" for v in value[ids]],
+                edgecolors=["red" if w else "gray" for w in (value != true)[ids]],
+                linewidths=[2 if w else 1 for w in (value != true)[ids]],
+                ax=ax,
+            )
+        marks = [
+            Line2D([], [], marker=shape, ls="", mfc="white", mec="gray", label=kind)
+            for kind, (shape, _) in kinds.items()
+        ]
+        ax.legend(handles=marks, loc="upper right", frameon=False)
+        ax.set(title=f"output {sample['y']} (truth: {truth['y']})", aspect="equal")
+        ax.set_axis_off()
+        return figure
+
+
+@lru_cache(maxsize=64)
+def draw_gates(n: int, seed: int) -> tuple[Tensor, ...]:
+    """Random gates, layer by layer: 1 for AND and 0 for OR, with equal chance.
+
+    A deep tree of such gates is nearly constant. So where a gate would give 0, or 1,
+    with a chance below 1/8, it becomes one of the other kind if that is less lopsided.
+    The chances are exact: no two gates of a layer share an input.
+    """
+    generator = keyed_generator("gates", n, seed)
+    p = torch.full((2**n,), 0.5, dtype=torch.double)  # chance of a 1, in one layer
+    layers = []
+    while len(p) > 1:
+        p_and = p[::2] * p[1::2]
+        p_or = p[::2] + p[1::2] - p_and
+        is_and = torch.rand(len(p_and), generator=generator) < 0.5
+        drawn, other = (
+            torch.where(is_and, p_and, p_or),
+            torch.where(is_and, p_or, p_and),
+        )
+        lopsided = (drawn - 0.5).abs() > 0.5 - NEARLY_CONSTANT
+        swap = lopsided & ((other - 0.5).abs() < (drawn - 0.5).abs())
+        layers.append((is_and ^ swap).long())
+        p = torch.where(swap, other, drawn)
+    return tuple(layers)
+
+
+def _rings(n: int) -> dict[int, tuple[float, float]]:
+    """Places of the nodes in the plane: one ring per layer, each gate amid its own."""
+    places: list[tuple[float, float]] = []
+    for layer in range(n + 1):
+        size, radius = 2 ** (n - layer), (n - layer) / n
+        for i in range(size):
+            angle = 2 * math.pi * (i + 0.5) / size
+            places.append((radius * math.cos(angle), radius * math.sin(angle)))
+    return dict(enumerate(places))

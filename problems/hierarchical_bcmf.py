@@ -1,0 +1,78 @@
+"""Matrix factorisation of unknown rank (the paper's appendix on hierarchical BCMF)."""
+
+import math
+
+import torch
+from matplotlib.figure import Figure
+
+from gsdm_pyg import Categorical, GraphicalModel, Role
+from gsdm_pyg.plotting import matrix_figure
+from problems.bcmf import BCMF, P_ONE, multiply
+
+
+class HierarchicalBCMF(BCMF):
+    """Factorise E = A R as in BCMF, where only the first K of k terms are there.
+
+    K is uniform on 1..k and D[l] = 1 for the first K of the k indices l. Where D[l] is
+    1, row l of R is Bernoulli(0.3) conditioned on having a 1; where it is 0, row l of R
+    and column l of A are zero.
+
+    Args:
+        m: Rows of E.
+        n: Columns of E.
+        k: The largest rank.
+        given: What is observed. With "nothing", all of A, R, K and E are asked for.
+    """
+
+    def graphical_model(self) -> GraphicalModel:
+        graph = super().graphical_model()
+        A, R = graph.node_ids("A"), graph.node_ids("R")
+        K = graph.add_variable("K", (), Categorical(self.k + 1))  # the rank; never 0
+        D = graph.add_variable("D", (self.k,), Categorical(2), role=Role.INTERMEDIATE)
+        graph.connect(K, D)  # D[l] = [l < K], counting l from 0
+        graph.connect(D, A)  # column l of A is zero unless D[l]
+        graph.connect(D[:, None], R)  # row l of R is zero unless D[l]
+        return graph
+
+    def sample(self, generator=None):
+        K = torch.randint(1, self.k + 1, (), generator=generator)
+        D = (torch.arange(self.k) < K).long()
+        A = torch.rand(self.m, self.k, generator=generator) * D
+        R = self._rows(generator) * D[:, None]
+        return {**multiply(A, R), "K": K, "D": D}
+
+    def metrics(self, sample, truth):
+        """RMSE as in BCMF, and whether the rank is right, where E identifies it.
+
+        E identifies K where the matrix E has the rank K: fewer terms cannot add up to
+        it, and more would have to be linearly dependent by coincidence. Elsewhere (K
+        rows of R that are dependent, or K above m or n) `rank_accuracy` is NaN. So it
+        is where nothing is given.
+        """
+        rank = torch.linalg.matrix_rank(truth["E"], atol=1e-4, rtol=0.0)
+        identified = self.given == "E" and bool(rank == truth["K"])
+        right = float(sample["K"] == truth["K"]) if identified else math.nan
+        return {**super().metrics(sample, truth), "rank_accuracy": right}
+
+    def plot(self, sample, truth) -> Figure:
+        """A, R and A R beside E, with the sampled rank and the true one."""
+        A, R = sample["A"], sample["R"].float()
+        product, goal = f"A R, K = {sample['K']}", "E"
+        if self.given == "E":
+            goal = f"E, K = {truth['K']}"
+        E = self._goal(sample, truth)
+        return matrix_figure({"A": A, "R": R, product: A @ R, goal: E})
+
+    def _rows(self, generator):
+        """Rows [k, n] of Bernoulli(0.3) conditioned on having a 1.
+
+        The first 1 stands at j with a chance in proportion to 0.7^j; the entries
+        behind it are free.
+        """
+        n, p_zero = self.n, 1 - P_ONE
+        u = torch.rand(self.k, 1, generator=generator)
+        first = torch.log1p(u * (p_zero**n - 1)) / math.log(p_zero)
+        first = first.long().clamp(max=n - 1)  # [k, 1], by inverting the CDF
+        ones = torch.rand(self.k, n, generator=generator) < P_ONE
+        columns = torch.arange(n)
+        return ((columns == first) | (columns > first) & ones).long()

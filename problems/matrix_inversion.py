@@ -1,0 +1,70 @@
+"""Matrix inversion (the paper's appendix): BCMF with real numbers, solved for R."""
+
+import statistics
+from typing import Literal
+
+import torch
+from matplotlib.figure import Figure
+
+from gsdm_pyg import GraphicalModel, Problem, Role
+from gsdm_pyg.checks import check_choice
+from problems.bcmf import multiply
+
+Target = Literal["random", "identity"]
+
+
+class MatrixInversion(Problem):
+    """Solve A R = E for R, given A and E; where E is the identity, R is A's inverse.
+
+    Args:
+        n: Rows and columns of every matrix.
+        target: What E is. "random" is E = A R for standard-normal A and R, on which
+            the paper trains; "identity" is the identity, on which it tests.
+    """
+
+    n: int
+    target: Target = "random"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_choice("MatrixInversion.target", self.target, Target)
+
+    def graphical_model(self) -> GraphicalModel:
+        n, graph = self.n, GraphicalModel()
+        A = graph.add_variable("A", (n, n), role=Role.OBSERVED)
+        R = graph.add_variable("R", (n, n))
+        C = graph.add_variable("C", (n, n, n), role=Role.INTERMEDIATE)
+        E = graph.add_variable("E", (n, n), role=Role.OBSERVED)
+        graph.connect(A[:, None, :], C)  # C[i, j, l] = A[i, l] * R[l, j]
+        graph.connect(R.T[None], C)
+        graph.connect(C, E[:, :, None])  # E[i, j] = sum_l C[i, j, l]
+        return graph
+
+    def sample(self, generator=None):
+        A = torch.randn(self.n, self.n, generator=generator)
+        if self.target == "identity":
+            return {**multiply(A, torch.linalg.inv(A)), "E": torch.eye(self.n)}
+        return multiply(A, torch.randn(self.n, self.n, generator=generator))
+
+    def metrics(self, sample, truth):
+        """RMSE of A R, with the sampled R, against the given E."""
+        error = truth["A"] @ sample["R"] - truth["E"]
+        return {"rmse": error.square().mean().sqrt().item()}
+
+    def summary(self, judged):
+        """The mean, and the median: some matrices are nearly singular."""
+        median = statistics.median(j["rmse"] for j in judged)
+        return {**super().summary(judged), "median_rmse": median}
+
+    def plot(self, sample, truth) -> Figure:
+        """A and the sampled R, then A R beside E in the same colours."""
+        A, R, E = truth["A"], sample["R"], truth["E"]
+        panels = {"A": A, "R": R, "A R": A @ R, "E": E}
+        shared = float(torch.stack([panels["A R"], E]).abs().max())
+        figure = Figure(figsize=(10, 3), layout="constrained")
+        axes = figure.subplots(1, len(panels))
+        for ax, (title, matrix) in zip(axes, panels.items(), strict=True):
+            bound = shared if title in ("A R", "E") else float(matrix.abs().max())
+            ax.imshow(matrix.cpu(), vmin=-bound, vmax=bound, cmap="RdBu_r")
+            ax.set(title=title, xlabel=f"±{bound:.3g}", xticks=[], yticks=[])
+        return figure

@@ -1,0 +1,84 @@
+"""Sorting (section 4 of the paper)."""
+
+from typing import Literal
+
+import torch
+from matplotlib.colors import ListedColormap
+from matplotlib.figure import Figure
+
+from gsdm_pyg import Categorical, GraphicalModel, Problem, Role
+from gsdm_pyg.checks import check_choice
+
+Ordering = Literal["chain", "full", "none"]
+
+
+class Sorting(Problem):
+    """Sort n standard-normal numbers: s = P u with P a permutation matrix.
+
+    Args:
+        n: How many numbers.
+        ordering: The constraint on s. "chain" links neighbours, "full" puts all of s
+            under one factor, "none" leaves the entries of s unlinked.
+    """
+
+    n: int
+    ordering: Ordering = "chain"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_choice("Sorting.ordering", self.ordering, Ordering)
+
+    def graphical_model(self) -> GraphicalModel:
+        n, graph = self.n, GraphicalModel()
+        u = graph.add_variable("u", (n,), role=Role.OBSERVED)
+        P = graph.add_variable("P", (n, n), Categorical(2))
+        C = graph.add_variable("C", (n, n), role=Role.INTERMEDIATE)
+        s = graph.add_variable("s", (n,))
+        graph.connect(u, C)  # C[i, j] = P[i, j] * u[j]
+        graph.connect(P, C)
+        graph.connect(C, s[:, None])  # s[i] = sum_j C[i, j]
+        graph.factor(P)  # one 1 per row ...
+        graph.factor(P.T)  # ... and per column
+        if self.ordering == "chain":
+            graph.connect(s[:-1], s[1:])  # s is non-decreasing
+        elif self.ordering == "full":
+            graph.factor(s)
+        return graph
+
+    def sample(self, generator=None):
+        u = torch.randn(self.n, generator=generator)
+        s, order = u.sort()
+        P = torch.zeros(self.n, self.n, dtype=torch.long)
+        P.scatter_(1, order[:, None], 1)  # P[i, order[i]] = 1
+        return {"u": u, "P": P, "C": P * u, "s": s}
+
+    def metrics(self, sample, truth):
+        """RMSE between the sorted truth and u permuted by the sampled P; exact rate."""
+        error = truth["s"] - sample["P"].float() @ truth["u"]
+        return {
+            "rmse": error.square().mean().sqrt().item(),
+            "exact": float(torch.equal(sample["P"], truth["P"])),
+        }
+
+    def plot(self, sample, truth) -> Figure:
+        """P with u above its columns and P u and s beside its rows; errors in red."""
+        n, P, u, s = self.n, sample["P"], truth["u"], truth["s"]
+        Pu = P.float() @ u
+        cell = min(0.35, 7 / n)
+        size = (cell * (n + 3) + 0.8, cell * (n + 2) + 0.8)
+        figure = Figure(figsize=size, layout="constrained")
+        axes = figure.subplots(2, 3, width_ratios=[n, 1, 1], height_ratios=[1, n])
+        panels = [axes[0, 0], axes[1, 1], axes[1, 2]]
+        for ax, values in zip(panels, [u[None], Pu[:, None], s[:, None]], strict=True):
+            ax.imshow(values, vmin=-2.5, vmax=2.5, cmap="viridis", aspect="auto")
+        colours = ListedColormap(["whitesmoke", "midnightblue", "mistyrose", "red"])
+        kinds = P + 2 * (truth["P"] != P)  # a right 0, a right 1, a wrong 0, a wrong 1
+        axes[1, 0].imshow(kinds, vmin=0, vmax=3, cmap=colours, aspect="auto")
+        axes[0, 0].set_title("u")
+        for ax, label in zip(axes[1], ["P", "P u", "s"], strict=True):
+            ax.set_xlabel(label)
+        for ax in axes.flat:
+            ax.set(xticks=[], yticks=[])
+        for ax in axes[0, 1:]:
+            ax.set_axis_off()
+        return figure

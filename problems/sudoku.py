@@ -1,0 +1,170 @@
+"""Sudoku with blocks of any shape (section 4 of the paper)."""
+
+import math
+from functools import lru_cache
+from typing import Literal
+
+import numpy as np
+import torch
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from gsdm_pyg import Categorical, GraphicalModel, Problem
+from gsdm_pyg.checks import check_choice
+from gsdm_pyg.problem import Observe
+from problems.sudoku_grids import count_solutions, draw_grid
+
+Grids = Literal["all", "shifted"]
+
+MOST_TRIES = 100_000  # digits to try in search of another solution; some 30 ms
+
+
+class Sudoku(Problem):
+    """Fill a grid so that each row, column and block holds each digit once.
+
+    The N = a b digits are 0..N-1, shown as 1..N.
+
+    Args:
+        a: Rows of a block.
+        b: Columns of a block.
+        clues: How many cells are given; uniform on 0..N^2 - 1 if None.
+        grids: "all" draws from all complete grids, nearly uniformly; "shifted" from
+            the few that the paper trains on, whose rows are shifts of one another but
+            for the order of columns. See `draw_grid`.
+    """
+
+    a: int
+    b: int
+    clues: int | None = None
+    grids: Grids = "all"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.n < 2:
+            raise ValueError(
+                "A Sudoku needs blocks of two cells or more: choose a and b with "
+                f"a * b >= 2 (got a={self.a}, b={self.b})."
+            )
+        clues = 0 if self.clues is None else self.clues
+        is_count = isinstance(clues, int) and not isinstance(clues, bool)
+        if not (is_count and 0 <= clues < self.n**2):
+            raise ValueError(
+                f"Sudoku.clues is a whole number from 0 to {self.n**2 - 1} here, or "
+                f"None to draw one per instance (got {clues!r})."
+            )
+        check_choice("Sudoku.grids", self.grids, Grids)
+
+    @property
+    def n(self) -> int:
+        """N, the side of the grid and the number of digits."""
+        return self.a * self.b
+
+    def graphical_model(self) -> GraphicalModel:
+        a, b, n, graph = self.a, self.b, self.n, GraphicalModel()
+        cells = graph.add_variable("cells", (n, n), Categorical(n))
+        graph.factor(cells)  # one of each digit per row ...
+        graph.factor(cells.T)  # ... per column ...
+        blocks = cells.view(b, a, a, b).transpose(1, 2)  # [band, stack, row, column]
+        graph.factor(blocks.reshape(n, n))  # ... and per block
+        return graph
+
+    def sample(self, generator=None):
+        seed = int(torch.randint(2**63 - 1, (), generator=generator))
+        grid = draw_grid(self.a, self.b, self.grids == "all", seed)
+        return {"cells": torch.from_numpy(grid)}
+
+    def observe(self, generator=None, mode: Observe = "roles"):
+        """As many clues as `clues` says, at random cells; in both modes."""
+        check_choice("observe", mode, Observe)
+        num_cells, clues = self.n**2, self.clues
+        if clues is None:
+            clues = int(torch.randint(num_cells, (), generator=generator))
+        rank = torch.randperm(num_cells, generator=generator)
+        return {"cells": (rank < clues).view(self.n, self.n)}
+
+    def metrics(self, sample, truth, observed=None):
+        """Whether the grid is a solution, and how far it is from one.
+
+        `valid` is 1 if each row, column and block holds each digit once and the clues
+        are kept. `violations` is the share of equal digits among all pairs of cells
+        that must differ. `exact` tells whether the grid is the truth if that is the
+        only solution; it is NaN if there are others or the search for one gave up.
+
+        Args:
+            sample: The grid to judge.
+            truth: The grid that the clues come from.
+            observed: Where the clues are; nowhere by default.
+        """
+        cells, true = sample["cells"], truth["cells"]
+        violations = self._equal(cells).float().mean().item()
+        valid, exact = violations == 0, math.nan
+        if observed is not None:
+            clues = torch.where(observed["cells"], true, -1)
+            valid &= bool((cells == true)[observed["cells"]].all())
+            if count_solutions(clues.numpy(), self.a, self.b, MOST_TRIES) == 1:
+                exact = float(torch.equal(cells, true))
+        return {"valid": float(valid), "violations": violations, "exact": exact}
+
+    def distinct(self, samples) -> int:
+        """How many different valid grids there are among `cells` [S, N, N]."""
+        valid = [not self._equal(cells).any() for cells in samples["cells"]]
+        return len(samples["cells"][torch.tensor(valid)].unique(dim=0))
+
+    def plot(self, sample, truth, observed=None) -> Figure:
+        """The grid beside the truth: clues bold, digits that break a rule red."""
+        n, cell = self.n, min(0.4, 8 / self.n)
+        figure = Figure(figsize=(cell * (2 * n + 1), cell * n + 0.5), layout="tight")
+        clues = observed["cells"] if observed else torch.zeros(n, n, dtype=torch.bool)
+        left, right = figure.subplots(1, 2)
+        left.set_title("sample")
+        right.set_title("truth")
+        for ax, cells in ((left, sample["cells"]), (right, truth["cells"])):
+            wrong = self._clashing(cells) | clues & (cells != truth["cells"])
+            ax.set(xticks=[], yticks=[])
+            ax.imshow(_colours(clues, wrong))
+            for i, j in np.ndindex(n, n):
+                color = "black" if clues[i, j] else "tab:blue"
+                ax.text(
+                    j,
+                    i,
+                    str(int(cells[i, j]) + 1),
+                    color="red" if wrong[i, j] else color,
+                    weight="bold" if clues[i, j] else "normal",
+                    size=36 * cell,
+                    ha="center",
+                    va="center_baseline",
+                )
+            for k in range(n + 1):
+                ax.axhline(k - 0.5, color="black", lw=0.3 if k % self.a else 1.5)
+                ax.axvline(k - 0.5, color="black", lw=0.3 if k % self.b else 1.5)
+        return figure
+
+    def _equal(self, cells: Tensor) -> Tensor:
+        """Which of the pairs of cells that must differ [P] are equal."""
+        first, second = _pairs(self.a, self.b)
+        return cells.reshape(-1)[first] == cells.reshape(-1)[second]
+
+    def _clashing(self, cells: Tensor) -> Tensor:
+        """Which cells [N, N] are equal to one that they must differ from."""
+        clashing = torch.zeros(cells.numel(), dtype=torch.bool)
+        clashing[_pairs(self.a, self.b)[:, self._equal(cells)]] = True
+        return clashing.view_as(cells)
+
+
+@lru_cache(maxsize=64)
+def _pairs(a: int, b: int) -> Tensor:
+    """Pairs [2, P] of cells that share a row, a column or a block, each once."""
+    n = a * b
+    row, column = torch.arange(n * n) // n, torch.arange(n * n) % n
+    block = row // a * a + column // b
+    pairs = torch.triu_indices(n * n, n * n, 1)
+    shared = [group[pairs[0]] == group[pairs[1]] for group in (row, column, block)]
+    return pairs[:, torch.stack(shared).any(0)]
+
+
+def _colours(clues: Tensor, wrong: Tensor) -> Tensor:
+    """The background [N, N, 3] of cells: clues grey, wrong ones rose."""
+    colours = torch.ones(*clues.shape, 3)
+    colours[clues] = 0.93
+    colours[wrong] = torch.tensor([1.0, 0.85, 0.85])
+    return colours

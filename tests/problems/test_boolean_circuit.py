@@ -1,0 +1,144 @@
+"""The Boolean circuit: its gates, its graph, its metrics and its picture."""
+
+import math
+from itertools import pairwise, product
+
+import pytest
+import torch
+from matplotlib.colors import to_rgba
+
+from problems import BooleanCircuit
+from tests.problems.graph_oracle import attention_links, symmetric_with_loops
+
+
+def node(n, layer, i):
+    """The name of node i of a layer, layer 0 being the inputs."""
+    if layer == 0:
+        return ("x", i)
+    return ("y",) if layer == n else ("h", 2**n - 2 ** (n - layer + 1) + i)
+
+
+def shapes(n):
+    inner = {"h": (2**n - 2,)} if n > 1 else {}
+    return {"x": (2**n,), **inner, "y": ()}
+
+
+def all_outputs(problem):
+    """The values of each layer, [2^inputs, nodes], one row for every possible input."""
+    num_inputs = 2**problem.n
+    inputs = torch.arange(2**num_inputs)[:, None] >> torch.arange(num_inputs) & 1
+    layers = [inputs.bool()]
+    for kinds in problem.gates:
+        left, right = layers[-1][:, ::2], layers[-1][:, 1::2]
+        layers.append(torch.where(kinds.bool(), left & right, left | right))
+    return layers
+
+
+# gates
+
+
+@pytest.mark.parametrize("n", [1, 2, 4])
+def test_there_are_half_as_many_gates_in_each_layer(n):
+    assert [len(layer) for layer in BooleanCircuit(n=n).gates] == [
+        2 ** (n - layer) for layer in range(1, n + 1)
+    ]
+
+
+def test_gates_are_a_function_of_the_seed(untouched_random_state):
+    circuits = [torch.cat(BooleanCircuit(n=6, gate_seed=s).gates) for s in range(20)]
+    again = torch.cat(BooleanCircuit(n=6, gate_seed=7).gates)
+    assert torch.equal(circuits[7], again)
+    assert torch.stack(circuits).unique(dim=0).size(0) == 20
+
+
+def test_and_and_or_are_equally_frequent():
+    gates = [torch.cat(BooleanCircuit(n=6, gate_seed=s).gates) for s in range(200)]
+    kinds = torch.cat(gates).float()
+    assert abs(kinds.mean() - 0.5) < 4 * 0.5 / len(kinds) ** 0.5
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_gate_is_nearly_constant_only_where_the_other_kind_would_be_too(seed):
+    layers = all_outputs(BooleanCircuit(n=4, gate_seed=seed))
+    for below, above in pairwise(layers):
+        left, right = below[:, ::2], below[:, 1::2]
+        p, p_and, p_or = (
+            v.double().mean(0) for v in (above, left & right, left | right)
+        )
+        least = torch.minimum((p_and - 0.5).abs(), (p_or - 0.5).abs())
+        lopsided = (p < 1 / 8) | (p > 7 / 8)
+        assert ((p - 0.5).abs() <= least + 1e-12)[lopsided].all()
+
+
+@pytest.mark.parametrize("n", [3, 6, 9])
+def test_outputs_take_both_values(n):
+    for seed in range(10):
+        problem = BooleanCircuit(n=n, gate_seed=seed)
+        generator = torch.Generator().manual_seed(seed)
+        ones = sum(int(problem.sample(generator)["y"]) for _ in range(200)) / 200
+        assert 0.05 < ones < 0.95
+
+
+def test_inputs_are_fair_coins():
+    generator, problem = torch.Generator().manual_seed(0), BooleanCircuit(n=6)
+    x = torch.stack([problem.sample(generator)["x"] for _ in range(200)]).float()
+    assert abs(x.mean() - 0.5) < 4 * 0.5 / x.numel() ** 0.5
+
+
+@pytest.mark.parametrize("seed", ["abc", "1", -1, 1.5, None, True, [0]])
+def test_a_seed_that_is_no_whole_number_is_refused(seed):
+    with pytest.raises(ValueError, match=r"gate_seed.* at least 0 \(got "):
+        BooleanCircuit(n=2, gate_seed=seed)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2**64, 10**30])
+def test_any_whole_number_is_a_seed(seed):
+    assert len(BooleanCircuit(n=2, gate_seed=seed).gates) == 2
+
+
+# graph
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 5])
+def test_each_gate_is_linked_to_the_two_nodes_that_it_combines(n):
+    links = {
+        (node(n, layer - 1, 2 * i + side), node(n, layer, i))
+        for layer in range(1, n + 1)
+        for i in range(2 ** (n - layer))
+        for side in (0, 1)
+    }
+    graph = BooleanCircuit(n=n).graphical_model()
+    assert attention_links(graph) == symmetric_with_loops(shapes(n), links)
+
+
+@pytest.mark.parametrize("n", [1, 2, 4])
+def test_without_intermediates_the_output_is_linked_to_every_input(n):
+    graph = BooleanCircuit(n=n).graphical_model().without_intermediates()
+    kept = {"x": (2**n,), "y": ()}
+    links = {(("x", i), ("y",)) for i in range(2**n)}
+    assert attention_links(graph) == symmetric_with_loops(kept, links)
+
+
+# metrics and picture
+
+
+@pytest.mark.parametrize("guess, truth", product([0, 1], repeat=2))
+def test_accuracy_counts_overall_and_for_the_class_that_is_true(guess, truth):
+    sample, true = {"y": torch.tensor(guess)}, {"y": torch.tensor(truth)}
+    found = BooleanCircuit(n=1).metrics(sample, true)
+    right = float(guess == truth)
+    assert found["accuracy"] == found[f"accuracy_at_{truth}"] == right
+    assert math.isnan(found[f"accuracy_at_{1 - truth}"])
+
+
+@pytest.mark.parametrize("n", [1, 3])
+def test_the_picture_gives_a_red_rim_to_what_is_wrong(n):
+    problem = BooleanCircuit(n=n)
+    truth = problem.sample(torch.Generator().manual_seed(0))
+    sample = {"y": 1 - truth["y"]}  # as of a model without intermediates
+    for answer, num_red in [(truth, 0), (sample, 1)]:
+        ax = problem.plot(answer, truth).axes[0]
+        rims = [tuple(c) for kind in ax.collections[1:] for c in kind.get_edgecolors()]
+        assert len(rims) == 2 ** (n + 1) - 1
+        assert rims.count(to_rgba("red")) == num_red
+        assert f"output {answer['y']} (truth: {truth['y']})" == ax.get_title()
