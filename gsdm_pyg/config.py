@@ -67,6 +67,7 @@ class ModelConfig(Section):
     layers: PositiveInt = 12
     heads: PositiveInt = 2
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    self_conditioning: bool = False
     schedule: Schedule = "cosine"
     num_timesteps: PositiveInt = 1000
     discrete_loss: DiscreteLoss = "cross_entropy"

@@ -48,6 +48,9 @@ class GSDM(ModelFolder, library_name="gsdm_pyg", model_card_template=CARD):
         layers: L, number of residual and attention blocks.
         heads: H, attention heads.
         dropout: Dropout inside the residual blocks.
+        self_conditioning: Whether the denoiser also sees its last estimate of x0
+            (Chen et al., 2023): a sampler then refines one answer from step to step.
+            Training makes the estimate in half of its steps, which cost a sixth more.
         schedule: Noise schedule.
         num_timesteps: T, steps of the diffusion.
         discrete_loss: Loss of discrete nodes.
@@ -68,6 +71,7 @@ class GSDM(ModelFolder, library_name="gsdm_pyg", model_card_template=CARD):
         layers: int = 12,
         heads: int = 2,
         dropout: float = 0.0,
+        self_conditioning: bool = False,
         schedule: Schedule = "cosine",
         num_timesteps: int = 1000,
         discrete_loss: DiscreteLoss = "cross_entropy",
@@ -79,6 +83,7 @@ class GSDM(ModelFolder, library_name="gsdm_pyg", model_card_template=CARD):
         self.sizes = sizes
         self.observe = observe
         self.dropout = dropout
+        self.self_conditioning = self_conditioning
         self.discrete_loss = discrete_loss
         self.source: Problem | ProblemFamily | None = None
         self._warned = False
@@ -97,6 +102,7 @@ class GSDM(ModelFolder, library_name="gsdm_pyg", model_card_template=CARD):
             layers=layers,
             heads=heads,
             dropout=dropout,
+            self_conditioning=self_conditioning,
             backend=backend,
         )
 
@@ -109,6 +115,7 @@ class GSDM(ModelFolder, library_name="gsdm_pyg", model_card_template=CARD):
         layers: int = 12,
         heads: int = 2,
         dropout: float = 0.0,
+        self_conditioning: bool = False,
         schedule: Schedule = "cosine",
         num_timesteps: int = 1000,
         discrete_loss: DiscreteLoss = "cross_entropy",
@@ -134,6 +141,7 @@ class GSDM(ModelFolder, library_name="gsdm_pyg", model_card_template=CARD):
             layers=layers,
             heads=heads,
             dropout=dropout,
+            self_conditioning=self_conditioning,
             schedule=schedule,
             num_timesteps=num_timesteps,
             discrete_loss=discrete_loss,
@@ -152,7 +160,11 @@ class GSDM(ModelFolder, library_name="gsdm_pyg", model_card_template=CARD):
         alpha_bar = self.alpha_bar[t][batch.batch][:, None]  # [N, 1]
         eps = _randn_like(x0, generator) * columns
         xt = torch.where(batch.observed[:, None], x0, add_noise(x0, eps, alpha_bar))
-        output = self._output(xt, t, batch)
+        estimate = torch.zeros_like(xt)
+        if self.self_conditioning and _coin(generator):
+            with torch.no_grad():
+                estimate = self._estimate(xt, t, batch, alpha_bar, estimate)
+        output = self._output(xt, t, batch, estimate)
         x0_hat, log_prob = predict_x0(output, xt, alpha_bar, columns, discrete)
         target = torch.where(discrete, batch.x, x0)
         losses = node_loss(x0_hat, log_prob, target, discrete, self.discrete_loss)
@@ -264,10 +276,28 @@ class GSDM(ModelFolder, library_name="gsdm_pyg", model_card_template=CARD):
         train(training, trainer, run_dir=Path(run_dir) if run_dir else None)
         return self.eval()
 
-    def _output(self, xt: Tensor, t: Tensor, batch: Batch) -> Tensor:
+    def _output(self, xt: Tensor, t: Tensor, batch: Batch, estimate: Tensor) -> Tensor:
         return self.denoiser(
-            xt, t, batch.observed, batch.variable_id, batch.edge_index, batch.batch
+            xt,
+            t,
+            batch.observed,
+            batch.variable_id,
+            batch.edge_index,
+            batch.batch,
+            estimate,
         )
+
+    def _estimate(
+        self, xt: Tensor, t: Tensor, batch: Batch, alpha_bar: Tensor, estimate: Tensor
+    ) -> Tensor:
+        """x0_hat [N, W] as it diffuses, standardised; zero where nodes are observed."""
+        columns = self.scaling.columns[batch.variable_id]
+        discrete = self.scaling.discrete[batch.variable_id]
+        output = self._output(xt, t, batch, estimate)
+        x0_hat, _ = predict_x0(output, xt, alpha_bar, columns, discrete)
+        probability = self.scaling.standardise(x0_hat, batch.variable_id)
+        x0_hat = torch.where(discrete, probability, x0_hat)
+        return x0_hat.masked_fill(batch.observed[:, None], 0)
 
     def _sample_batch(
         self,
@@ -276,22 +306,20 @@ class GSDM(ModelFolder, library_name="gsdm_pyg", model_card_template=CARD):
         solver: Solver,
         generator: torch.Generator | None,
     ) -> Tensor:
-        variable_id = batch.variable_id
-        columns = self.scaling.columns[variable_id]
-        discrete = self.scaling.discrete[variable_id]
+        columns = self.scaling.columns[batch.variable_id]
+        estimate = torch.zeros_like(batch.x)
 
         def denoise(xt: Tensor, t: int) -> Tensor:
-            xt = xt * columns
+            nonlocal estimate
             step = torch.full((batch.num_graphs,), t, device=xt.device)
-            output = self._output(xt, step, batch)
-            alpha_bar = self.alpha_bar[t]
-            x0_hat, _ = predict_x0(output, xt, alpha_bar, columns, discrete)
-            probability = self.scaling.standardise(x0_hat, variable_id)
-            return torch.where(discrete, probability, x0_hat)
+            estimate = self._estimate(
+                xt * columns, step, batch, self.alpha_bar[t], estimate
+            )
+            return estimate
 
-        x = self.scaling.standardise(batch.x, variable_id)
+        x = self.scaling.standardise(batch.x, batch.variable_id)
         x0 = sample(denoise, x, batch.observed, self.beta, steps, solver, generator)
-        x = self.scaling.restore(x0, variable_id)
+        x = self.scaling.restore(x0, batch.variable_id)
         return torch.where(batch.observed[:, None], batch.x, x)
 
     def _warn_if_unseen(self, problem: Problem, known: dict[str, Tensor]) -> None:
@@ -314,6 +342,11 @@ class GSDM(ModelFolder, library_name="gsdm_pyg", model_card_template=CARD):
 def _randn_like(x: Tensor, generator: torch.Generator | None) -> Tensor:
     device = generator.device if generator is not None else x.device
     return torch.randn(x.shape, generator=generator, device=device).to(x)
+
+
+def _coin(generator: torch.Generator | None) -> bool:
+    device = generator.device if generator is not None else None
+    return bool(torch.rand((), generator=generator, device=device) < 0.5)
 
 
 def _chunks(graphs: list[Data], max_nodes: int) -> list[list[Data]]:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from gsdm_pyg.nn.blocks import AttentionBlock, ResidualBlock
+from gsdm_pyg.nn.blocks import AttentionBlock, NodeNorm, ResidualBlock
 from gsdm_pyg.nn.embeddings import ExchangeableEmbedding, TimeEmbedding
 from gsdm_pyg.nn.structured_attention import Backend
 
@@ -22,6 +22,7 @@ class Denoiser(nn.Module):
             travels at most L edges.
         heads: H, attention heads of D / H channels each.
         dropout: Dropout inside the residual blocks.
+        self_conditioning: Whether an earlier estimate of x0 is a second input.
         backend: How attention is computed, see `StructuredAttentionConv`.
     """
 
@@ -33,6 +34,7 @@ class Denoiser(nn.Module):
         layers: int = 12,
         heads: int = 2,
         dropout: float = 0.0,
+        self_conditioning: bool = False,
         backend: Backend = "auto",
     ) -> None:
         super().__init__()
@@ -43,6 +45,9 @@ class Denoiser(nn.Module):
             )
         self.num_variables = num_variables
         self.embed_value = nn.Linear(num_columns, width)
+        self.embed_estimate = None
+        if self_conditioning:
+            self.embed_estimate = nn.Linear(num_columns, width, bias=False)
         self.embed_observed = nn.Parameter(torch.randn(width))
         self.embed_node = ExchangeableEmbedding(num_variables, width)
         self.embed_time = TimeEmbedding(width)
@@ -52,7 +57,7 @@ class Denoiser(nn.Module):
         self.attention = nn.ModuleList(
             AttentionBlock(width, heads, backend) for _ in range(layers)
         )
-        self.norm = nn.LayerNorm(width)
+        self.norm = NodeNorm(width, silu=True)
         self.output = nn.Linear(width, num_columns)
 
     def hidden_matrices(self) -> list[nn.Parameter]:
@@ -68,6 +73,7 @@ class Denoiser(nn.Module):
         variable_id: Tensor,
         edge_index: Tensor,
         batch: Tensor,
+        estimate: Tensor | None = None,
     ) -> Tensor:
         """Raw outputs [N, W] for noisy values.
 
@@ -78,13 +84,17 @@ class Denoiser(nn.Module):
             variable_id: Variable of each node, [N].
             edge_index: Edges [2, E], best an `EdgeIndex` sorted by column.
             batch: Graph of each node, [N].
+            estimate: An earlier estimate of x0 for self-conditioning, [N, W]; zeros or
+                None if there is none yet.
         """
         node = self.embed_node()  # [V, D]
         labels = torch.cat([node, node + self.embed_observed])  # [2 V, D]
         h = self.embed_value(x)
+        if self.embed_estimate is not None and estimate is not None:
+            h = h + self.embed_estimate(estimate)
         h = h + labels.index_select(0, variable_id + self.num_variables * observed)
         time, node = F.silu(self.embed_time(t)), F.silu(node)
-        row = batch * self.num_variables + variable_id
+        row_id = batch * self.num_variables + variable_id
         for residual, attention in zip(self.residual, self.attention, strict=True):
-            h = attention(residual(h, time, node, row), edge_index)
-        return self.output(F.silu(self.norm(h)))
+            h = attention(residual(h, time, node, row_id), edge_index)
+        return self.output(self.norm(h))

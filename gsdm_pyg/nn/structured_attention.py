@@ -3,49 +3,74 @@
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import Literal, Self
 
+import torch
 from torch import Tensor
-from torch_geometric import EdgeIndex
-from torch_geometric.nn import MessagePassing
+from torch.nn import functional as F
+from torch_geometric.nn import MessagePassing, TransformerConv
 from torch_geometric.nn.dense.linear import Linear
-from torch_geometric.typing import OptTensor
+from torch_geometric.typing import Adj, OptTensor, PairTensor, SparseTensor
 from torch_geometric.utils import softmax
 
 from gsdm_pyg.checks import check_choice
-from gsdm_pyg.ops import csr_self_attention
+from gsdm_pyg.nn.adjacency import edge_values, prepared
+from gsdm_pyg.nn.fused_attention import fused_attention, unpacked
+from gsdm_pyg.nn.packed_linear import PackedLinear, copy_stacked
+from gsdm_pyg.ops.csr_attention import is_fused
 
 Backend = Literal["auto", "fused", "scatter"]
+
+# Where PyG keeps the hooks of a layer that see its messages.
+HOOKS = [
+    f"_{step}_forward{when}_hooks"
+    for step in ("propagate", "edge_update", "message", "aggregate")
+    for when in ("_pre", "")
+]
 
 
 class StructuredAttentionConv(MessagePassing):
     r"""Multi-head attention along the edges of a graph.
 
     .. math::
-        \mathbf{x}^{\prime}_i = \Big\Vert_{h=1}^{H} \sum_{j \in \mathcal{N}(i)}
-        \operatorname{softmax}_j \left( \frac{\mathbf{q}_{i,h}^{\top}
-        \mathbf{k}_{j,h}}{\sqrt{C}} \right) \mathbf{v}_{j,h}
+        \mathbf{x}^{\prime}_i = \mathbf{W}_s \mathbf{x}_i + \Big\Vert_{h=1}^{H}
+        \sum_{j \in \mathcal{N}(i)} \operatorname{softmax}_j \left(
+        \frac{\mathbf{q}_{i,h}^{\top} (\mathbf{k}_{j,h} + \mathbf{e}_{ij,h})}
+        {\sqrt{C}} \right) (\mathbf{v}_{j,h} + \mathbf{e}_{ij,h})
 
-    A node attends to itself only if `edge_index` has its self-loop; a node without
-    incoming edges gets zeros.
+    A drop-in replacement of PyG's `TransformerConv`: arguments mean the same and equal
+    weights give equal numbers. A node attends to itself only if `edge_index` has its
+    self-loop; without incoming edges it keeps only the skip term.
 
     Args:
-        in_channels: Size of each input row.
-        out_channels: C, the channels of one head; the output has H * C.
+        in_channels: Size of each input row; a pair for sources and destinations apart;
+            -1 to take the size from the first input.
+        out_channels: C, the channels of one head.
         heads: H, the number of heads.
-        bias: Whether the projections to q, k and v have a bias.
-        backend: "scatter" computes one message per edge and a scatter-softmax, as PyG
-            layers do; "fused" computes the same numbers in one pass over the rows and
-            needs an `EdgeIndex` that is undirected and sorted by column; "auto" is
-            fused where `edge_index` allows it.
+        concat: Whether heads are concatenated (H * C outputs) or averaged (C).
+        beta: Whether a learned gate weighs attention against the skip term.
+        dropout: Probability of dropping an attention weight in training.
+        edge_dim: Size of the edge features behind :math:`\mathbf{e}_{ij}`, if any.
+        bias: Whether the projections to q, k, v and the skip term have a bias.
+        root_weight: Whether there is a skip term :math:`\mathbf{W}_s \mathbf{x}_i`.
+        backend: "scatter" computes a message per edge and a scatter-softmax, as PyG's
+            layers do; "fused" computes the same numbers in one pass over the rows, but
+            cannot return attention weights, be explained or differentiated twice;
+            "auto" is fused wherever that is possible. An `EdgeIndex` sorted by column
+            saves sorting the edges in each call.
     """
 
     def __init__(
         self,
-        in_channels: int,
+        in_channels: int | tuple[int, int],
         out_channels: int,
         heads: int = 1,
+        concat: bool = True,
+        beta: bool = False,
+        dropout: float = 0.0,
+        edge_dim: int | None = None,
         bias: bool = True,
+        root_weight: bool = True,
         backend: Backend = "auto",
     ) -> None:
         super().__init__(aggr="add", node_dim=0)
@@ -53,58 +78,197 @@ class StructuredAttentionConv(MessagePassing):
         self.in_channels = in_channels
         self.out_channels = out_channels
         self.heads = heads
+        self.concat = concat
+        self.beta = beta and root_weight
+        self.dropout = dropout
+        self.edge_dim = edge_dim
+        self.root_weight = root_weight
         self.backend = backend
-        self.lin_qkv = Linear(in_channels, 3 * heads * out_channels, bias=bias)
+        width = heads * out_channels
+        if isinstance(in_channels, int):
+            self.lin_qkv = PackedLinear(in_channels, 3 * width, bias=bias)
+            in_channels = (in_channels, in_channels)
+        else:
+            self.lin_q = Linear(in_channels[1], width, bias=bias)
+            self.lin_kv = Linear(in_channels[0], 2 * width, bias=bias)
+        self.lin_edge = self.lin_skip = self.lin_beta = None
+        if edge_dim is not None:
+            self.lin_edge = Linear(edge_dim, width, bias=False)
+        if root_weight:
+            out = width if concat else out_channels
+            self.lin_skip = Linear(in_channels[1], out, bias=bias)
+            if beta:
+                self.lin_beta = Linear(3 * out, 1, bias=False)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        super().reset_parameters()
-        self.lin_qkv.reset_parameters()
+        for module in self.children():
+            module.reset_parameters()
 
-    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        """Attend along `edge_index` [2, E]: x [N, in_channels] -> [N, H * C]."""
-        qkv = self.lin_qkv(x).view(-1, 3, self.heads, self.out_channels)  # [N, 3, H, C]
-        if self._fused(edge_index):
-            assert isinstance(edge_index, EdgeIndex)
-            if edge_index.get_sparse_size() != (x.size(0), x.size(0)):
-                raise ValueError(
-                    "edge_index must know the number of nodes: pass EdgeIndex(..., "
-                    f"sparse_size=(N, N)) with as many as x has rows (got {x.size(0)} "
-                    f"rows and {tuple(edge_index.get_sparse_size())})."
-                )
-            (rowptr, col), _ = edge_index.get_csc()
-            out = csr_self_attention(qkv, rowptr, col)  # [N, H, C]
+    def forward(
+        self,
+        x: Tensor | PairTensor,
+        edge_index: Adj,
+        edge_attr: OptTensor = None,
+        return_attention_weights: bool | None = None,
+    ) -> Tensor | tuple[Tensor, tuple[Tensor, Tensor]] | tuple[Tensor, SparseTensor]:
+        """Attend along the edges: x [N, in_channels] -> [N, H * C], or [N, C].
+
+        Args:
+            x: Rows of all nodes, or a pair (sources, destinations).
+            edge_index: Edges [2, E] from sources to destinations, an `EdgeIndex`, or a
+                sparse matrix [destinations, sources].
+            edge_attr: Edge features [E, edge_dim]; by default those that the sparse
+                matrix holds.
+            return_attention_weights: If True or False, return a pair of the output and
+                (edge_index, weights [E, H]).
+        """
+        self._check_input(edge_index, None)
+        sources, destinations = (x, x) if isinstance(x, Tensor) else x
+        adj = prepared(edge_index, sources.size(0), destinations.size(0))
+        qkv = self._project(x)
+        edge = self._project_edges(edge_index, edge_attr)
+        weights = None
+        if self._fused(qkv[0], return_attention_weights):
+            dropout = self.dropout if self.training else 0.0
+            out = fused_attention(qkv, adj, edge, dropout)  # [N, H, C]
         else:
-            query, key, value = qkv.unbind(1)
-            out = self.propagate(edge_index, query=query, key=key, value=value)
-        return out.reshape(-1, self.heads * self.out_channels)
+            out, weights = self._scatter(qkv, adj, edge)
+        out = self._with_skip(out, destinations)
+        if not isinstance(return_attention_weights, bool):
+            return out
+        if isinstance(edge_index, SparseTensor):
+            return out, edge_index.set_value(weights, layout="coo")
+        return out, (edge_index, weights)
 
-    def message(
+    def _project(self, x: Tensor | PairTensor) -> tuple[Tensor, ...]:
+        """One [N, 3, H, C] for one set of nodes, or q, k and v, each [N, H, C]."""
+        shape, width = (self.heads, self.out_channels), self.heads * self.out_channels
+        if isinstance(self.in_channels, int) and isinstance(x, Tensor):
+            return (self.lin_qkv(x).view(-1, 3, *shape),)
+        sources, destinations = (x, x) if isinstance(x, Tensor) else x
+        if isinstance(self.in_channels, int):
+            if sources.size(-1) != destinations.size(-1):
+                raise ValueError(
+                    "One in_channels serves sources and destinations of one width; "
+                    "pass in_channels=(sources, destinations) for two "
+                    f"(got {sources.size(-1)} and {destinations.size(-1)})."
+                )
+            q = self.lin_qkv(destinations, slice(0, width))
+            kv = self.lin_qkv(sources, slice(width, 3 * width))
+        else:
+            q, kv = self.lin_q(destinations), self.lin_kv(sources)
+        return q.view(-1, *shape), *kv.view(-1, 2, *shape).unbind(1)
+
+    def _project_edges(self, adj: Adj, edge_attr: OptTensor) -> OptTensor:
+        """What each edge adds to its key and value, [E, H, C]."""
+        if self.lin_edge is None:
+            if edge_attr is not None:
+                raise ValueError(
+                    "edge_attr needs a layer that projects it: pass edge_dim when "
+                    f"building it (got {list(edge_attr.shape)} and edge_dim=None)."
+                )
+            return None
+        edge_attr = edge_values(adj) if edge_attr is None else edge_attr
+        if edge_attr is None:
+            raise ValueError(
+                f"A layer with edge_dim={self.edge_dim} needs edge_attr "
+                f"[E, {self.edge_dim}] (got None)."
+            )
+        return self.lin_edge(edge_attr).view(-1, self.heads, self.out_channels)
+
+    def _scatter(
+        self, qkv: tuple[Tensor, ...], adj: Adj, edge: OptTensor
+    ) -> tuple[Tensor, Tensor]:
+        """The definition, by PyG's message passing: the output and all weights."""
+        q, k, v = unpacked(qkv)
+        if adj.dtype == torch.int32:
+            adj = adj.long()
+        size = (k.size(0), q.size(0))
+        alpha = self.edge_updater(adj, size, query=q, key=k, edge=edge)
+        return self.propagate(adj, size, value=v, alpha=alpha, edge=edge), alpha
+
+    def edge_update(
         self,
         query_i: Tensor,
         key_j: Tensor,
-        value_j: Tensor,
+        edge: OptTensor,
         index: Tensor,
         ptr: OptTensor,
         size_i: int | None,
     ) -> Tensor:
-        logits = (query_i * key_j).sum(-1) / math.sqrt(self.out_channels)  # [E, H]
-        weight = softmax(logits, index, ptr, size_i)
-        return value_j * weight.unsqueeze(-1)  # [E, H, C]
+        key_j = key_j if edge is None else key_j + edge
+        logits = (query_i * key_j).sum(-1) / math.sqrt(self.out_channels)
+        return softmax(logits, index, ptr, size_i)  # [E, H]
 
-    def _fused(self, edge_index: Tensor) -> bool:
-        ready = (
-            isinstance(edge_index, EdgeIndex)
-            and edge_index.is_sorted_by_col
-            and edge_index.is_undirected
-        )
-        if self.backend == "fused" and not ready:
+    def message(self, value_j: Tensor, alpha: Tensor, edge: OptTensor) -> Tensor:
+        value_j = value_j if edge is None else value_j + edge
+        alpha = F.dropout(alpha, self.dropout, self.training)
+        return value_j * alpha.unsqueeze(-1)  # [E, H, C]
+
+    def _with_skip(self, out: Tensor, x: Tensor) -> Tensor:
+        """Heads joined and the skip term added: [N, H, C] -> [N, H * C] or [N, C]."""
+        out = out.flatten(1) if self.concat else out.mean(1)
+        if self.lin_skip is None:
+            return out
+        skip = self.lin_skip(x)
+        if self.lin_beta is None:
+            return out + skip
+        beta = self.lin_beta(torch.cat([out, skip, out - skip], -1)).sigmoid()
+        return beta * skip + (1 - beta) * out
+
+    def _fused(self, q: Tensor, return_attention_weights: bool | None) -> bool:
+        """Whether this call is fused, as far as `backend` and the arguments allow."""
+        if self.backend == "scatter":
+            return False
+        obstacle = None
+        if isinstance(return_attention_weights, bool):
+            obstacle = f"return_attention_weights={return_attention_weights}"
+        elif self.explain or any(getattr(self, hooks) for hooks in HOOKS):
+            obstacle = "an explainer or hook that sees messages"
+        elif not is_fused(q, "auto"):
+            obstacle = f"{q.dtype} on {q.device}, for which there is no kernel"
+        if obstacle is not None and self.backend == "fused":
             raise ValueError(
-                "backend='fused' needs EdgeIndex(..., sort_order='col', "
-                "is_undirected=True); use backend='auto' for other edges "
-                f"(got {type(edge_index).__name__})."
+                "backend='fused' computes no messages and no attention weights; use "
+                f"backend='auto', which falls back to scatter (got {obstacle})."
             )
-        return ready and self.backend != "scatter"
+        return obstacle is None
+
+    @classmethod
+    def from_transformer_conv(
+        cls, conv: TransformerConv, backend: Backend = "auto"
+    ) -> Self:
+        """The layer that computes what PyG's `TransformerConv` does, weights copied."""
+        if conv.aggr not in ("add", "sum") or conv.flow != "source_to_target":
+            raise ValueError(
+                "Only aggr='add' with flow='source_to_target' can be converted "
+                f"(got aggr={conv.aggr!r}, flow={conv.flow!r})."
+            )
+        q, k, v = conv.lin_query, conv.lin_key, conv.lin_value
+        in_channels = k.in_channels, q.in_channels
+        packed = isinstance(conv.in_channels, int) and k.in_channels == q.in_channels
+        layer = cls(
+            k.in_channels if packed else in_channels,
+            conv.out_channels,
+            conv.heads,
+            conv.concat,
+            conv.beta,
+            conv.dropout,
+            conv.edge_dim,
+            k.bias is not None,
+            conv.root_weight,
+            backend,
+        ).to(k.weight.device, k.weight.dtype)
+        if packed:
+            copy_stacked(layer.lin_qkv, q, k, v)
+        else:
+            copy_stacked(layer.lin_q, q)
+            copy_stacked(layer.lin_kv, k, v)
+        for name in ("lin_edge", "lin_skip", "lin_beta"):
+            if getattr(layer, name) is not None:
+                copy_stacked(getattr(layer, name), getattr(conv, name))
+        return layer.train(conv.training)
 
     def __repr__(self) -> str:
         return (

@@ -63,6 +63,11 @@ def check_graph(
 
 
 def check_index(name: str, index: Tensor, size: int, col: Tensor, q: Tensor) -> None:
+    if hasattr(index, "as_tensor"):  # PyG's Index: a wrapper without memory of its own
+        raise TypeError(
+            f"{name} must be a plain tensor: pass {name}.as_tensor() "
+            f"(got {type(index).__name__})"
+        )
     if index.dim() != 1 or index.numel() != size or not index.is_contiguous():
         raise ValueError(
             f"{name} must be a contiguous vector of {size} entries "

@@ -9,9 +9,11 @@ import pytest
 import torch
 from torch.testing import assert_close
 from torch_geometric import EdgeIndex
+from torch_geometric.explain.algorithm.utils import set_masks
 
 from gsdm_pyg import GSDM, ProblemBatches, StructuredAttentionConv
-from gsdm_pyg.nn import structured_attention
+from gsdm_pyg.nn import fused_attention, structured_attention
+from gsdm_pyg.ops import library
 from problems import BCMF
 
 HEADS, CHANNELS = 2, 8
@@ -53,7 +55,10 @@ def dense(conv, x, edge_index):
 
 
 def layer(backend="auto", scale=1.0):
-    conv = StructuredAttentionConv(5, CHANNELS, HEADS, backend=backend)
+    """Attention alone, without the skip term."""
+    conv = StructuredAttentionConv(
+        5, CHANNELS, HEADS, root_weight=False, backend=backend
+    )
     with torch.no_grad():
         for parameter in conv.parameters():
             parameter.normal_(std=scale)
@@ -88,14 +93,9 @@ def test_attention_survives_large_logits(backend):
     assert_close(out, dense(conv, x, edge_index), rtol=1e-4, atol=1e-3)
 
 
-def test_scatter_takes_directed_and_unsorted_edges():
-    conv, x = layer("scatter"), torch.randn(4, 5)
-    edge_index = torch.tensor([[3, 0, 1, 2, 0], [1, 1, 0, 0, 3]])
-    assert_close(conv(x, edge_index), dense(conv, x, edge_index), rtol=1e-4, atol=1e-5)
-
-
-def test_edges_point_from_source_to_target():
-    conv, x = layer("scatter"), torch.randn(2, 5)
+@pytest.mark.parametrize("backend", ["scatter", "fused"])
+def test_edges_point_from_source_to_target(backend):
+    conv, x = layer(backend), torch.randn(2, 5)
     out = conv(x, torch.tensor([[0], [1]]))  # node 1 attends to node 0 alone
     value = conv.lin_qkv(x).view(2, 3, -1)[0, 2]
     assert_close(out[1], value)
@@ -110,47 +110,67 @@ def test_a_node_without_incoming_edges_gets_zeros(backend):
     assert (out[~lonely] != 0).all()
 
 
-@pytest.mark.parametrize("backend", ["scatter", "fused"])
-def test_edges_of_another_number_of_nodes_are_refused(backend):
-    # unless told, an EdgeIndex counts the nodes that have edges: 5 of these 6
-    edge_index = edges_of("lonely nodes", sparse_size=(None, None))
-    with pytest.raises(ValueError, match=r"got '?6"):
-        layer(backend)(torch.randn(6, 5), edge_index)
+def test_without_bias_and_skip_one_packed_matrix_remains():
+    conv = StructuredAttentionConv(5, CHANNELS, HEADS, bias=False, root_weight=False)
+    shapes = {name: list(p.shape) for name, p in conv.named_parameters()}
+    assert shapes == {"lin_qkv.weight": [3 * HEADS * CHANNELS, 5]}
 
 
-@pytest.mark.parametrize(
-    "edge_index",
-    [
-        torch.tensor([[0, 1], [0, 1]]),
-        EdgeIndex([[0, 1], [0, 1]], sparse_size=(2, 2)),
-        EdgeIndex([[0, 1], [0, 1]], sparse_size=(2, 2), sort_order="col"),
-        EdgeIndex(
-            [[0, 1], [0, 1]], sparse_size=(2, 2), sort_order="row", is_undirected=True
-        ),
-    ],
-    ids=["tensor", "unsorted", "directed", "sorted by row"],
-)
-def test_fused_refuses_edges_that_it_cannot_walk(edge_index):
-    conv = layer("fused")
-    with pytest.raises(ValueError, match=r"backend='fused' needs EdgeIndex.*\(got "):
-        conv(torch.randn(2, 5), edge_index)
-
-
-def test_auto_is_fused_exactly_where_the_edges_allow_it(monkeypatch):
+def test_undirected_edges_sorted_by_column_are_walked_without_copies(monkeypatch):
     calls = []
-    fused = structured_attention.csr_self_attention
+    fused = fused_attention.csr_self_attention
 
     def recorded(*arguments):
         calls.append(arguments)
         return fused(*arguments)
 
-    monkeypatch.setattr(structured_attention, "csr_self_attention", recorded)
-    conv, x, edge_index = layer("auto"), torch.randn(4, 5), edges_of("path with loops")
-    by_fused = conv(x, edge_index)
-    assert len(calls) == 1
-    by_scatter = conv(x, edge_index.as_tensor())
-    assert len(calls) == 1
-    assert_close(by_fused, by_scatter, rtol=1e-4, atol=1e-5)
+    monkeypatch.setattr(fused_attention, "csr_self_attention", recorded)
+    edge_index = edges_of("path with loops")
+    layer("auto")(torch.randn(4, 5), edge_index)
+    ((qkv, rowptr, col, transpose),) = calls
+    (colptr, row), _ = edge_index.get_csc()
+    assert qkv.shape == (4, 3, HEADS, CHANNELS) and qkv.is_contiguous()
+    assert rowptr is colptr and col.data_ptr() == row.data_ptr()
+    assert transpose is None
+
+
+def hook(conv, edge_index):
+    conv.register_message_forward_hook(lambda conv, inputs, message: 2 * message)
+
+
+def explainer(conv, edge_index):
+    mask = torch.nn.Parameter(torch.full([edge_index.size(1)], 2.0))
+    set_masks(conv, mask, edge_index, apply_sigmoid=False)
+
+
+@pytest.mark.parametrize("doubling", [hook, explainer])
+def test_hooks_and_explainers_see_messages(doubling):
+    x, edge_index = torch.randn(4, 5), edges_of("path with loops")
+    conv = layer("auto")
+    before = conv(x, edge_index)
+    doubling(conv, edge_index)
+    assert_close(conv(x, edge_index), 2 * before, rtol=1e-4, atol=1e-5)
+    conv.backend = "fused"
+    with pytest.raises(ValueError, match=r"backend='fused' computes no messages.*got"):
+        conv(x, edge_index)
+
+
+def test_fused_refuses_to_return_attention_weights():
+    conv, x, edge_index = layer("fused"), torch.randn(4, 5), edges_of("path with loops")
+    with pytest.raises(ValueError, match="got return_attention_weights=False"):
+        conv(x, edge_index, return_attention_weights=False)
+
+
+def test_auto_scatters_where_no_kernel_runs(monkeypatch):
+    x, edge_index = torch.randn(4, 5), edges_of("path with loops")
+    conv = layer("auto")
+    expected = conv(x, edge_index)
+    monkeypatch.setattr(library, "FUSED", {})
+    monkeypatch.setattr(structured_attention, "fused_attention", None)
+    assert_close(conv(x, edge_index), expected, rtol=1e-4, atol=1e-5)
+    conv.backend = "fused"
+    with pytest.raises(ValueError, match=r"torch\.float32 on cpu.*no kernel"):
+        conv(x, edge_index)
 
 
 def test_reset_parameters_draws_new_weights():

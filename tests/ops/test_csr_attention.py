@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.autograd import gradcheck
 from torch.testing import assert_close
+from torch_geometric import Index
 
 from gsdm_pyg.ops import csr_attention, csr_self_attention, transpose_csr
 from gsdm_pyg.ops.cpu import memory
@@ -268,3 +269,9 @@ def test_indices_out_of_range_are_refused(rowptr, col):
     qkv = torch.zeros(2, 3, 2, 5, dtype=torch.float64)
     with pytest.raises(IndexError, match="rowptr must rise"):
         csr_self_attention(qkv, torch.tensor(rowptr), torch.tensor(col), backend="cpu")
+
+
+def test_wrapped_indices_are_refused():
+    rowptr, col = torch.tensor([0, 1, 2]), Index([0, 1], dim_size=2)
+    with pytest.raises(TypeError, match=r"pass col.as_tensor\(\) \(got Index\)"):
+        csr_self_attention(torch.randn(2, 3, 1, 4), rowptr, col)

@@ -1,0 +1,28 @@
+"""Projections that share one matrix, so that one product computes them all."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from torch_geometric.nn.dense.linear import Linear, is_uninitialized_parameter
+
+
+class PackedLinear(Linear):
+    """PyG's `Linear`, lazy if in_channels is -1; a call may ask for some rows only."""
+
+    def forward(self, x: Tensor, rows: slice | None = None) -> Tensor:
+        if rows is None:
+            return super().forward(x)
+        bias = None if self.bias is None else self.bias[rows]
+        return F.linear(x, self.weight[rows], bias)
+
+
+@torch.no_grad()
+def copy_stacked(layer: Linear, *parts: Linear) -> None:
+    """Stack the rows of several layers in one; lazy ones have nothing to copy yet."""
+    if is_uninitialized_parameter(parts[0].weight):
+        return
+    layer.weight.copy_(torch.cat([part.weight for part in parts]))
+    if layer.bias is not None:
+        layer.bias.copy_(torch.cat([part.bias for part in parts]))

@@ -1,0 +1,207 @@
+"""The layer in the place of PyG's `TransformerConv`: same weights, same numbers."""
+
+import copy
+from itertools import product
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.testing import assert_close
+from torch_geometric.nn import HeteroConv, TransformerConv
+from torch_geometric.nn.dense.linear import is_uninitialized_parameter
+
+from gsdm_pyg import StructuredAttentionConv
+
+HEADS, CHANNELS = 2, 8
+EDGES = torch.tensor(  # unsorted, with a duplicate, a loop, and nobody into 0
+    [[3, 0, 6, 1, 1, 2, 5, 0, 2], [1, 1, 2, 3, 3, 3, 1, 2, 2]]
+)
+# in_channels, and the shapes of what the layer gets: all nodes, or sources and others
+IN_CHANNELS = {"one set": 5, "pair of one width": 5, "bipartite": (5, 3)}
+SHAPES = {
+    "one set": [(7, 5)],
+    "pair of one width": [(7, 5), (4, 5)],
+    "bipartite": [(7, 5), (4, 3)],
+}
+OPTIONS = [
+    dict(zip(("concat", "beta", "bias", "root_weight"), flags, strict=True))
+    for flags in product([True, False], repeat=4)
+]
+
+
+def random(*shape):
+    return torch.randn(shape, dtype=torch.double, requires_grad=True)
+
+
+def inputs_of(shapes, edge_dim=None, num_edges=EDGES.size(1)):
+    """x as the layer takes it, and edge features if it takes any."""
+    x = tuple(random(*shape) for shape in shapes)
+    edge_attr = None if edge_dim is None else random(num_edges, edge_dim)
+    return x[0] if len(x) == 1 else x, edge_attr
+
+
+def gradients(conv, x, edge_index, edge_attr):
+    """The output and the gradients of the inputs; those of weights stay in conv."""
+    torch.manual_seed(0)  # of dropout
+    conv.zero_grad()
+    out = conv(x, edge_index, edge_attr)
+    weight = torch.randn(out.shape, generator=torch.Generator().manual_seed(1)).to(out)
+    leaves = [*(x if isinstance(x, tuple) else [x]), edge_attr]
+    leaves = [leaf for leaf in leaves if leaf is not None]
+    for leaf in leaves:
+        leaf.grad = None
+    (out * weight).sum().backward()
+    return [out, *(leaf.grad for leaf in leaves)]
+
+
+def assert_same(conv, backend, x, edge_index, edge_attr):
+    """Outputs, gradients of inputs and gradients of weights are those of PyG."""
+    ours = StructuredAttentionConv.from_transformer_conv(conv, backend)
+    expected = gradients(conv, x, edge_index, edge_attr)
+    for value, theirs in zip(
+        gradients(ours, x, edge_index, edge_attr), expected, strict=True
+    ):
+        assert_close(value, theirs)
+    slopes = copy.deepcopy(conv)  # gradients are laid out as their weights are
+    with torch.no_grad():
+        for slope, weight in zip(slopes.parameters(), conv.parameters(), strict=True):
+            slope.copy_(torch.zeros_like(slope) if weight.grad is None else weight.grad)
+    slopes = StructuredAttentionConv.from_transformer_conv(slopes).state_dict()
+    for name, weight in ours.named_parameters():
+        assert_close(weight.grad, slopes[name])
+
+
+@pytest.mark.parametrize("backend", ["fused", "scatter"])
+@pytest.mark.parametrize("kind", SHAPES)
+@pytest.mark.parametrize("dropout", [0.0, 0.4])
+@pytest.mark.parametrize("edge_dim", [None, 3])
+def test_every_option_gives_the_numbers_of_transformer_conv(
+    backend, kind, dropout, edge_dim
+):
+    x, edge_attr = inputs_of(SHAPES[kind], edge_dim)
+    for options in OPTIONS:
+        conv = TransformerConv(
+            IN_CHANNELS[kind],
+            CHANNELS,
+            HEADS,
+            dropout=dropout,
+            edge_dim=edge_dim,
+            **options,
+        ).double()
+        assert_same(conv, backend, x, EDGES, edge_attr)
+
+
+@settings(max_examples=40)
+@given(data=st.data())
+def test_any_graph_gives_the_numbers_of_transformer_conv(data):
+    num_src, num_dst = data.draw(st.integers(1, 6)), data.draw(st.integers(1, 6))
+    edge = st.tuples(st.integers(0, num_src - 1), st.integers(0, num_dst - 1))
+    pairs = data.draw(st.lists(edge, max_size=25))
+    edge_index = torch.tensor(pairs, dtype=torch.long).view(-1, 2).t()
+    edge_dim = data.draw(st.sampled_from([None, 3]))
+    x, edge_attr = inputs_of([(num_src, 5), (num_dst, 5)], edge_dim, len(pairs))
+    conv = TransformerConv(5, CHANNELS, HEADS, edge_dim=edge_dim).double()
+    for backend in ("fused", "scatter"):
+        assert_same(conv, backend, x, edge_index, edge_attr)
+
+
+@pytest.mark.parametrize("asked", [True, False])
+@pytest.mark.parametrize("kind", SHAPES)
+def test_attention_weights_are_those_of_transformer_conv(kind, asked):
+    x, edge_attr = inputs_of(SHAPES[kind], edge_dim=3)
+    conv = TransformerConv(IN_CHANNELS[kind], CHANNELS, HEADS, dropout=0.4, edge_dim=3)
+    conv.double()
+    ours = StructuredAttentionConv.from_transformer_conv(conv)
+    torch.manual_seed(0)
+    expected, (_, weights) = conv(x, EDGES, edge_attr, return_attention_weights=asked)
+    torch.manual_seed(0)
+    out, (edges, found) = ours(x, EDGES, edge_attr, return_attention_weights=asked)
+    assert edges is EDGES
+    assert_close(found, weights)
+    assert_close(out, expected)
+
+
+def test_evaluation_drops_nothing():
+    x, _ = inputs_of(SHAPES["one set"])
+    conv = TransformerConv(5, CHANNELS, HEADS, dropout=0.4).double().eval()
+    ours = StructuredAttentionConv.from_transformer_conv(conv, "fused")
+    assert not ours.training
+    with torch.no_grad():
+        assert_close(ours(x, EDGES), conv(x, EDGES))
+
+
+def test_the_layer_serves_in_heterogeneous_models():
+    relations = {
+        ("user", "rates", "film"): TransformerConv((-1, -1), CHANNELS, HEADS),
+        ("film", "rated_by", "user"): TransformerConv(-1, CHANNELS, HEADS),
+    }
+    x = {"user": torch.randn(7, 5), "film": torch.randn(4, 3)}
+    edges = dict(zip(relations, (EDGES, EDGES.flip(0)), strict=True))
+    expected = HeteroConv(relations)(x, edges)
+    ours = HeteroConv(
+        {
+            relation: StructuredAttentionConv.from_transformer_conv(conv)
+            for relation, conv in relations.items()
+        }
+    )
+    assert_close(ours(x, edges), expected, rtol=1e-4, atol=1e-5)
+
+
+# lazy weights
+
+
+@pytest.mark.parametrize("lazy, kind", [(-1, "one set"), ((-1, -1), "bipartite")])
+def test_lazy_layers_take_their_sizes_from_the_first_input(lazy, kind):
+    x, edge_attr = inputs_of(SHAPES[kind], edge_dim=3)
+    conv = StructuredAttentionConv(lazy, CHANNELS, HEADS, edge_dim=-1).double()
+    twin = copy.deepcopy(conv)
+    out = conv(x, EDGES, edge_attr)
+    twin.load_state_dict(conv.state_dict())
+    assert_close(twin(x, EDGES, edge_attr), out)
+    sized = StructuredAttentionConv(IN_CHANNELS[kind], CHANNELS, HEADS, edge_dim=3)
+    sized.double().load_state_dict(conv.state_dict())
+    assert_close(sized(x, EDGES, edge_attr), out)
+
+
+def test_a_lazy_layer_takes_a_pair_of_one_width():
+    x, _ = inputs_of(SHAPES["pair of one width"])
+    conv = StructuredAttentionConv(-1, CHANNELS, HEADS).double()
+    assert conv(x, EDGES).shape == (4, HEADS * CHANNELS)
+    assert conv.lin_qkv.weight.shape == (3 * HEADS * CHANNELS, 5)
+
+
+def test_converting_a_lazy_layer_gives_a_lazy_layer():
+    conv = TransformerConv(-1, CHANNELS, HEADS, edge_dim=3).double()
+    ours = StructuredAttentionConv.from_transformer_conv(conv)
+    assert is_uninitialized_parameter(ours.lin_qkv.weight)
+    assert_close(ours.lin_edge.weight, conv.lin_edge.weight)
+    x, edge_attr = inputs_of(SHAPES["one set"], edge_dim=3)
+    assert ours(x, EDGES, edge_attr).dtype == torch.double
+
+
+# refusals
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [({"aggr": "mean"}, "aggr='mean'"), ({"flow": "target_to_source"}, "flow='target")],
+)
+def test_layers_that_pass_messages_otherwise_are_not_converted(change, message):
+    with pytest.raises(ValueError, match=rf"can be converted \(got .*{message}"):
+        StructuredAttentionConv.from_transformer_conv(TransformerConv(5, 8, **change))
+
+
+def test_two_widths_need_two_in_channels():
+    conv = StructuredAttentionConv(-1, CHANNELS)
+    with pytest.raises(ValueError, match=r"in_channels=\(.*got 5 and 3"):
+        conv((torch.randn(7, 5), torch.randn(4, 3)), EDGES)
+
+
+@pytest.mark.parametrize("backend", ["fused", "scatter"])
+def test_edge_features_are_given_exactly_where_they_are_projected(backend):
+    x, edge_attr = torch.randn(7, 5), torch.randn(EDGES.size(1), 3)
+    with pytest.raises(ValueError, match=r"pass edge_dim .*got \[9, 3\]"):
+        StructuredAttentionConv(5, 8, backend=backend)(x, EDGES, edge_attr)
+    with pytest.raises(ValueError, match=r"edge_dim=3 needs edge_attr"):
+        StructuredAttentionConv(5, 8, edge_dim=3, backend=backend)(x, EDGES)

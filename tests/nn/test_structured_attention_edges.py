@@ -1,0 +1,248 @@
+"""Edges in every form that PyG knows give the numbers of the plain tensor."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch.testing import assert_close
+from torch_geometric import EdgeIndex
+from torch_geometric.typing import SparseTensor
+
+from gsdm_pyg import StructuredAttentionConv
+from gsdm_pyg.nn.adjacency import incoming, outgoing
+
+pytestmark = pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta")
+
+NODES = 6  # node 5 has no edges
+DIRECTED = torch.tensor([[4, 0, 3, 1, 1, 2, 2], [1, 1, 0, 2, 0, 2, 3]])
+EDGE_ATTR = torch.randn(7, 3, generator=torch.Generator().manual_seed(0)).double()
+UNDIRECTED = torch.cat([DIRECTED, DIRECTED.flip(0)], 1)
+BACKENDS = ["fused", "scatter"]
+
+
+def layer(backend="fused", **arguments):
+    return StructuredAttentionConv(5, 8, 2, backend=backend, **arguments).double()
+
+
+def nodes(num_nodes=NODES):
+    return torch.randn(num_nodes, 5, dtype=torch.double, requires_grad=True)
+
+
+def results(conv, x, *edges):
+    """The output and the gradients of a random projection of it."""
+    out = conv(x, *edges)
+    weight = torch.randn(out.shape, generator=torch.Generator().manual_seed(1)).to(out)
+    return out, *torch.autograd.grad((out * weight).sum(), [x, *conv.parameters()])
+
+
+def assert_same(computed, expected):
+    for value, oracle in zip(computed, expected, strict=True):
+        assert_close(value, oracle)
+
+
+def sorted_by(order, edges=DIRECTED, size=(NODES, NODES), **arguments):
+    """An `EdgeIndex`, and the place of each of its edges among the given ones."""
+    index = EdgeIndex(edges, sparse_size=size, **arguments)
+    index, perm = index.sort_by(order, stable=True) if order else (index, None)
+    return index, torch.arange(edges.size(1)) if perm is None else perm
+
+
+# sparse matrices
+
+
+def matrix(values):
+    """The adjacency in COO layout, destinations by sources, and its edges in order."""
+    order = (DIRECTED[1] * NODES + DIRECTED[0]).argsort()
+    edges, values = DIRECTED[:, order], values[order]
+    size = (NODES, NODES, *values.shape[1:])
+    adj = torch.sparse_coo_tensor(edges.flip(0), values, size, check_invariants=True)
+    return adj.coalesce(), edges
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("convert", [torch.clone, torch.Tensor.to_sparse_csr])
+def test_sparse_matrices_have_a_row_per_destination(convert, backend):
+    adj, edges = matrix(torch.ones(7))
+    conv, x, edge_attr = layer(backend, edge_dim=3), nodes(), EDGE_ATTR
+    expected = results(conv, x, edges, edge_attr)
+    assert_same(results(conv, x, convert(adj), edge_attr), expected)
+    conv = layer(backend)
+    assert_same(results(conv, x, convert(adj)), results(conv, x, edges))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_edge_features_may_lie_in_the_sparse_matrix(backend):
+    adj, edges = matrix(EDGE_ATTR)
+    conv, x = layer(backend, edge_dim=3), nodes()
+    assert_same(results(conv, x, adj), results(conv, x, edges, adj.values()))
+
+
+class Rows(SparseTensor):
+    """What the layer reads of a `torch_sparse.SparseTensor`, which need not exist."""
+
+    def __init__(self, adj):
+        self.adj = adj.to_sparse_csr()
+
+    def csr(self):
+        return self.adj.crow_indices(), self.adj.col_indices(), None
+
+    def size(self, dim):
+        return self.adj.size(dim)
+
+
+def test_torch_sparse_is_read_by_its_rows():
+    adj, edges = matrix(torch.ones(7))
+    conv, x = layer(), nodes()
+    assert_same(results(conv, x, Rows(adj)), results(conv, x, edges))
+
+
+# EdgeIndex
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32])
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("size", [(NODES, NODES), (None, None)], ids=["sized", "not"])
+@pytest.mark.parametrize("order", ["row", "col", None])
+@pytest.mark.parametrize("edge_dim", [None, 3])
+def test_an_edge_index_of_any_order_gives_the_same(
+    order, size, backend, dtype, edge_dim
+):
+    conv, x = layer(backend, edge_dim=edge_dim), nodes()
+    edges, perm = sorted_by(order, DIRECTED.to(dtype), size)
+    given, moved = ([], []) if edge_dim is None else ([EDGE_ATTR], [EDGE_ATTR[perm]])
+    expected = results(conv, x, DIRECTED, *given)
+    for _ in range(2):  # the second call finds what the first one cached
+        assert_same(results(conv, x, edges, *moved), expected)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("order", ["row", "col", None])
+def test_an_undirected_edge_index_of_any_order_gives_the_same(order, backend):
+    conv, x = layer(backend), nodes()
+    edges, _ = sorted_by(order, UNDIRECTED, is_undirected=True)
+    assert_same(results(conv, x, edges), results(conv, x, UNDIRECTED))
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32])
+def test_int32_edges_give_the_same(dtype):
+    conv, x = layer(), nodes()
+    expected = results(conv, x, DIRECTED)
+    for backend in BACKENDS:
+        conv.backend = backend
+        assert_same(results(conv, x, DIRECTED.to(dtype)), expected)
+
+
+@pytest.mark.parametrize("order", ["row", "col"])
+def test_transposed_pointers_stay_with_the_edge_index(order):
+    edges, _ = sorted_by(order)
+    pointers = []
+    for _ in range(2):
+        listed = incoming(edges, NODES, NODES)
+        pointers.append([listed.rowptr, outgoing(edges, listed, NODES)[0]])
+    assert all(first is again for first, again in zip(*pointers, strict=True))
+
+
+@given(data=st.data())
+def test_edges_by_source_are_the_edges_by_destination(data):
+    num_src, num_dst = data.draw(st.integers(1, 6)), data.draw(st.integers(1, 6))
+    edge = st.tuples(st.integers(0, num_src - 1), st.integers(0, num_dst - 1))
+    pairs = data.draw(st.lists(edge, max_size=25))
+    given = torch.tensor(pairs, dtype=torch.long).view(-1, 2).t().contiguous()
+    for order in ("row", "col", None):
+        edges, _ = sorted_by(order, given, (num_src, num_dst))
+        listed = incoming(edges, num_src, num_dst)
+        rowptr, row, perm = outgoing(edges, listed, num_src)
+        places = torch.arange(len(pairs)) if listed.perm is None else listed.perm
+        assert torch.equal(edges[:, places], torch.stack([listed.col, listed.row()]))
+        source = torch.arange(num_src).repeat_interleave(rowptr.diff())
+        assert torch.equal(listed.col[perm], source)
+        assert torch.equal(listed.row()[perm], row)
+
+
+# compiled
+
+
+def cached():
+    return sorted_by("col", UNDIRECTED, is_undirected=True)[0].fill_cache_()
+
+
+def not_cached():
+    return sorted_by("col", UNDIRECTED, is_undirected=True)[0]
+
+
+def directed():
+    return sorted_by("row")[0].fill_cache_()
+
+
+def unsized():
+    return sorted_by("col", size=(None, None))[0]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(
+    "make", [DIRECTED.clone, cached, not_cached, directed, unsized]
+)
+def test_compiled_layers_give_the_same(make, backend):
+    conv, x = layer(backend), nodes()
+    torch.compiler.reset()
+    compiled = torch.compile(conv, fullgraph=True, dynamic=True, backend="aot_eager")
+    assert_same(results(compiled, x, make()), results(conv, x, make()))
+
+
+def test_compiled_layers_take_edge_features():
+    conv, x = layer(edge_dim=3), nodes()
+    torch.compiler.reset()
+    compiled = torch.compile(conv, fullgraph=True, dynamic=True, backend="aot_eager")
+    expected = results(conv, x, DIRECTED, EDGE_ATTR)
+    assert_same(results(compiled, x, DIRECTED, EDGE_ATTR), expected)
+
+
+# refusals
+
+
+def test_an_edge_index_learns_the_number_of_nodes():
+    edges, _ = sorted_by("col", size=(None, None))
+    layer()(nodes(), edges)
+    assert edges.sparse_size() == (NODES, NODES)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("size", [(5, 5), (7, None), (7, 7)])
+def test_edges_of_another_number_of_nodes_are_refused(size, backend):
+    edges, _ = sorted_by("col", size=size)
+    with pytest.raises(ValueError, match=rf"got \({size[0]}, .* for 6 and 6 rows"):
+        layer(backend)(nodes(), edges)
+    with pytest.raises(ValueError, match=r"got \(6, 6\) for 7 and 7 rows"):
+        layer(backend)(nodes(7), matrix(torch.ones(7))[0])
+
+
+@pytest.mark.parametrize("place", [0, 1])
+@pytest.mark.parametrize("node", [-1, NODES])
+@pytest.mark.parametrize("edge_dim", [None, 3])
+def test_nodes_without_a_row_are_refused(place, node, edge_dim):
+    edges = DIRECTED.clone()
+    edges[place, 3] = node
+    conv, given = layer(edge_dim=edge_dim), [] if edge_dim is None else [EDGE_ATTR]
+    name = ("sources", "destinations")[place]
+    with pytest.raises(IndexError, match=rf"number {name} .* 0 to 5 \(got .*{node}"):
+        conv(nodes(), edges, *given)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_what_is_no_edge_index_is_refused(backend):
+    by_columns = matrix(torch.ones(7))[0].to_sparse_csc()
+    for edges, message in [
+        (DIRECTED.t(), "first dimension"),
+        (DIRECTED.float(), "integer"),
+        (by_columns, r"COO or CSR.*got torch\.sparse_csc"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            layer(backend)(nodes(), edges)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("num_nodes", [0, 3])
+def test_graphs_without_edges_leave_the_skip_term(num_nodes, backend):
+    conv, x = layer(backend), nodes(num_nodes)
+    out, *_ = results(conv, x, torch.empty(2, 0, dtype=torch.long))
+    assert_close(out, conv.lin_skip(x))
