@@ -1,6 +1,6 @@
 """One training step beside the time of its matrix products alone.
 
-    python -m benchmarks.training_step [--steps 20]
+    python -m benchmarks.training_step [--steps 20] [--backend scatter] [--compile]
 
 Fixed BCMF m, n, k = 10, 16, 8, batch 8, width 64, 12 layers, 2 heads. The products are
 those of every linear layer, forward and backward, on matrices of the same shapes. Both
@@ -17,6 +17,7 @@ from collections.abc import Callable
 from statistics import median
 
 import torch
+from matplotlib.figure import Figure
 from torch import Tensor, nn
 from torch_geometric.nn.dense.linear import Linear as PygLinear
 
@@ -68,6 +69,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--backend", default="auto", help="auto, fused or scatter")
+    parser.add_argument("--compile", action="store_true", help="torch.compile it")
+    parser.add_argument("--plot", help="also draw the times into this file")
     options = parser.parse_args()
 
     keep_freed_memory()  # as train() does
@@ -86,6 +89,8 @@ def main() -> None:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     shapes = linear_shapes(model, step)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    if options.compile:
+        model.denoiser.compile(dynamic=True)
     floor = products(shapes)
     families = BCMF.family(m=(1, 10), n=(1, 10), k=(1, 10))
     mixed = ProblemBatches(families, batch_size=16)
@@ -106,18 +111,28 @@ def main() -> None:
         times["data"].append(milliseconds(lambda: batches.batch(0)))
         times["mixed"].append(milliseconds(lambda i=i: mixed.batch(i)))
         batch = mixed.batch(i)
-        mixed_steps.append(milliseconds(step))
+        if not options.compile:  # it would compile anew for many of the sizes
+            mixed_steps.append(milliseconds(step))
     step_ms, floor_ms = median(times["step"]), median(times["products"])
     data, mixed_ms = median(times["data"]), median(times["mixed"])
-    print(f"threads: {torch.get_num_threads()}, backend: {options.backend}")
+    how = f"backend: {options.backend}" + (", compiled" if options.compile else "")
+    print(f"threads: {torch.get_num_threads()}, {how}")
     print("| BCMF 10,16,8 x 8, 12 layers, width 64, 2 heads | ms | ratio |")
     print("| --- | --- | --- |")
     print(f"| training step | {step_ms:.0f} | |")
     print(f"| its matrix products alone | {floor_ms:.0f} | {step_ms / floor_ms:.2f} |")
     print(f"| generate and collate its batch | {data:.1f} | {data / step_ms:.1%} |")
-    share = mixed_ms / median(mixed_steps)
-    print(f"| the same, batch of 16 mixed sizes | {mixed_ms:.1f} | {share:.1%} |")
+    if mixed_steps:
+        share = mixed_ms / median(mixed_steps)
+        print(f"| the same, batch of 16 mixed sizes | {mixed_ms:.1f} | {share:.1%} |")
     print(f"\npeak memory of a step: {peak / 2**20:.2f} GiB")
+    if options.plot:
+        bars = {"matrix products alone": floor_ms, "training step": step_ms}
+        figure = Figure(figsize=(6, 1.6), layout="constrained")
+        ax = figure.subplots()
+        ax.barh(list(bars), list(bars.values()), color=["tab:gray", "tab:blue"])
+        ax.set(xlabel="ms", title=f"ratio {step_ms / floor_ms:.2f} ({how})")
+        figure.savefig(options.plot, dpi=120)
 
 
 if __name__ == "__main__":

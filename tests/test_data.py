@@ -8,6 +8,7 @@ import torch
 from torch.testing import assert_close
 from torch.utils.data import DataLoader
 from torch_geometric import EdgeIndex
+from torch_geometric.data import Batch
 
 from gsdm_pyg import ProblemBatches, to_data
 from gsdm_pyg.data import check_given, collate, keyed_generator, structure
@@ -211,18 +212,25 @@ def test_a_batch_keeps_its_edges_sorted_and_undirected():
     assert torch.equal(pointer.diff(), degree)
 
 
-def test_a_batch_is_its_graphs_side_by_side():
+def test_a_batch_is_what_pyg_makes_of_its_graphs():
     problems = [BCMF(m=1, n=2, k=1), BCMF(m=3, n=1, k=2), BCMF(m=2, n=2, k=2)]
     generator = torch.Generator().manual_seed(0)
     graphs = [to_data(p, p.sample(generator), p.observe()) for p in problems]
-    batch = collate(graphs)
-    assert torch.equal(batch.x, torch.cat([g.x for g in graphs]))
-    assert torch.equal(batch.variable_id, torch.cat([g.variable_id for g in graphs]))
-    shifted, first = [], 0
-    for graph in graphs:
-        shifted.append(graph.edge_index.as_tensor() + first)
-        first += graph.num_nodes
-    assert torch.equal(batch.edge_index.as_tensor(), torch.cat(shifted, dim=1))
+    batch, expected = collate(graphs), Batch.from_data_list(graphs)
+    assert batch.num_graphs == expected.num_graphs == 3
+    assert_same_arrays(batch, expected)
+    (pointer, _), _ = batch.edge_index.get_csc()
+    assert torch.equal(pointer, expected.edge_index.get_csc()[0][0])
+    for one, other in zip(batch.to_data_list(), graphs, strict=True):
+        assert_same_arrays(one, other)
+    assert_same_arrays(batch[1], graphs[1])
+
+
+def assert_same_arrays(one, other):
+    keys = set(one.keys())
+    assert keys == set(other.keys())
+    for key in keys:
+        assert torch.equal(torch.as_tensor(one[key]), torch.as_tensor(other[key])), key
 
 
 def test_collating_leaves_the_shared_structure_as_it_was():
