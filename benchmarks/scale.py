@@ -41,9 +41,11 @@ def measure(size: int) -> dict[str, float]:
             batch.x,
             torch.tensor([500]),
             batch.observed,
-            batch.variable_id,
             batch.edge_index,
-            batch.batch,
+            batch.label_id,
+            batch.label_variable,
+            batch.label_position,
+            batch.label_variable_batch,
         )
     assert output.isfinite().all()
     return {

@@ -26,6 +26,7 @@ from gsdm_pyg.model import GSDM
 from gsdm_pyg.plotting import mask_figure
 from gsdm_pyg.problem import Problem, graph_of, resolve_problem
 from gsdm_pyg.training import Training, TrainingDiverged, save_pictures, train
+from gsdm_pyg.view import GraphView
 
 _REFUSALS = (TrainingDiverged, MisconfigurationException)
 
@@ -53,6 +54,8 @@ def run_training(options: argparse.Namespace) -> None:
     model = GSDM.from_problem(
         source, observe=config.data.observe, **config.model.model_dump()
     )
+    for problem in problems:
+        model.check_problem(problem)
     if options.dry_run:
         _describe(config, model, source.largest())
         return
@@ -170,7 +173,7 @@ def _describe(config: Config, model: GSDM, largest: Problem) -> None:
     parameters = sum(p.numel() for p in model.parameters())
     print(dump_config(config))
     print(f"largest problem: {label(largest)}")
-    print(graph_of(largest))
+    print(graph_of(largest, model.view).summary(model.view.edges))
     print(f"{parameters:,} parameters")
 
 
@@ -250,16 +253,19 @@ def _finish(
     model.save_pretrained(run_dir / "model", model_card_kwargs={"details": details})
     print(f"model folder: {run_dir / 'model'}")
     if settings.pictures:
-        _draw(results, settings.pictures, run_dir / "pictures")
+        _draw(results, settings.pictures, run_dir / "pictures", model.view)
 
 
-def _draw(results: dict[Problem, Evaluation], count: int, folder: Path) -> None:
+def _draw(
+    results: dict[Problem, Evaluation], count: int, folder: Path, view: GraphView
+) -> None:
     """Pictures of the first answers, and the attention mask of a small problem."""
     for problem, result in results.items():
         save_pictures(problem, result, count, folder, "final")
-    small = [p for p in results if graph_of(p).num_nodes <= 2000]
+    graphs = [graph_of(problem, view) for problem in results]
+    small = [graph for graph in graphs if graph.num_nodes <= 2000]
     if small:
-        mask_figure(graph_of(small[0])).savefig(folder / "mask.png")
+        mask_figure(small[0], view.edges).savefig(folder / "mask.png")
 
 
 def _problem(model: GSDM, options: argparse.Namespace) -> Problem:

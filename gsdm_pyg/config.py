@@ -23,8 +23,10 @@ from pydantic import (
 from gsdm_pyg.diffusion.loss import DiscreteLoss
 from gsdm_pyg.diffusion.sampling import Solver
 from gsdm_pyg.diffusion.schedule import Schedule
+from gsdm_pyg.graphical_model import Edges
 from gsdm_pyg.nn.structured_attention import Backend
 from gsdm_pyg.problem import Observe, Problem, ProblemFamily, resolve_problem
+from gsdm_pyg.view import Embedding, Intermediates
 
 
 class ConfigError(ValueError):
@@ -68,6 +70,9 @@ class ModelConfig(Section):
     heads: PositiveInt = 2
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
     self_conditioning: bool = False
+    embedding: Embedding = "exchangeable"
+    edges: Edges = "structured"
+    intermediates: Intermediates = "keep"
     schedule: Schedule = "cosine"
     num_timesteps: PositiveInt = 1000
     discrete_loss: DiscreteLoss = "cross_entropy"

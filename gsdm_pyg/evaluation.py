@@ -59,9 +59,10 @@ def evaluate(
     generator = keyed_generator("evaluation", seed)
     truths = [problem.sample(generator) for _ in range(num_instances)]
     observed = [problem.observe(generator, model.observe) for _ in truths]
-    graphs = [to_data(problem, *t) for t in zip(truths, observed, strict=True)]
+    given = zip(truths, observed, strict=True)
+    graphs = [to_data(problem, *arrays, model.view) for arrays in given]
     values = model.sample_data(graphs, steps, solver, generator, max_nodes)
-    samples = [graph.decode(x.cpu()) for x in values]
+    samples = [model.decode(graph, x.cpu()) for x in values]
     answers = zip(samples, truths, observed, strict=True)
     judged = [_ask(problem.metrics, *answer) for answer in answers]
     return Evaluation(problem.summary(judged), samples, truths, observed)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import networkx as nx
 import numpy as np
@@ -17,9 +17,20 @@ import torch
 from torch import Tensor
 from torch_geometric import EdgeIndex
 
-from gsdm_pyg.variables import Continuous, Domain, Role, Variable, column_blocks
+from gsdm_pyg.checks import check_choice
+from gsdm_pyg.variables import (
+    Continuous,
+    Domain,
+    Role,
+    Variable,
+    check_positions,
+    column_blocks,
+)
 
 Arrays = Mapping[str, Tensor]
+Edges = Literal["structured", "complete", "random", "directed"]
+
+RANDOM_DEGREE = 20  # how many others a node attends to in a random graph
 
 
 class _Layout(NamedTuple):
@@ -56,6 +67,7 @@ class GraphicalModel:
         shape: Sequence[int],
         domain: Domain = Continuous(),
         role: Role = Role.LATENT,
+        positions: Sequence[Tensor] = (),
     ) -> Tensor:
         """Add an array of nodes and return their ids, shaped like the variable.
 
@@ -64,6 +76,9 @@ class GraphicalModel:
             shape: Its shape; () for a single number.
             domain: `Continuous()` or `Categorical(k)`.
             role: Observed, latent, or an intermediate that helps the latent ones.
+            positions: Whole numbers that broadcast to the shape, one array per
+                coordinate. Nodes that agree in all of them are exchangeable, and by
+                default all are: exchangeable embeddings do not tell them apart.
         """
         shape = tuple(int(size) for size in shape)
         if not name:
@@ -76,7 +91,8 @@ class GraphicalModel:
             raise ValueError(
                 f"Every size of variable {name!r} must be at least 1 (got {shape})."
             )
-        variable = Variable(name, shape, domain, role, first_node=self.num_nodes)
+        positions = check_positions(name, shape, positions)
+        variable = Variable(name, shape, domain, role, self.num_nodes, positions)
         self.variables[name] = variable
         self.num_nodes += variable.num_nodes
         return self.node_ids(name)
@@ -136,16 +152,34 @@ class GraphicalModel:
             first += len(clique)
         return torch.cat(members, dim=1)
 
-    def edge_index(self) -> EdgeIndex:
-        """Who attends to whom: symmetric, with self-loops, sorted by destination."""
-        directed, loops = self.edges(), torch.arange(self.num_nodes).expand(2, -1)
-        pairs = torch.cat([directed, directed.flip(0), self.factor_pairs(), loops], 1)
-        key = torch.unique(pairs[1] * self.num_nodes + pairs[0])  # by destination
+    def edge_index(self, edges: Edges = "structured") -> EdgeIndex:
+        """Who attends to whom, each node also to itself; sorted by destination.
+
+        Args:
+            edges: "structured": along the edges in both directions, and to the nodes of
+                the same factor. "directed": the same without children. "complete": to
+                all nodes. "random": to 20 others, or all if there are fewer, drawn once
+                and for all per number of nodes.
+        """
+        check_choice("edges", edges, Edges)
+        n, directed = self.num_nodes, self.edges()
+        if edges == "complete":
+            key = torch.arange(n * n)
+        else:
+            linked = [torch.arange(n).expand(2, -1)]
+            if edges == "random":
+                linked.append(_random_pairs(n))
+            else:
+                linked += [directed, self.factor_pairs()]
+            if edges == "structured":
+                linked.append(directed.flip(0))
+            source, target = torch.cat(linked, dim=1)
+            key = torch.unique(target * n + source)  # by destination
         return EdgeIndex(
-            torch.stack([key % self.num_nodes, key // self.num_nodes]),
-            sparse_size=(self.num_nodes, self.num_nodes),
+            torch.stack([key % n, key // n]),
+            sparse_size=(n, n),
             sort_order="col",
-            is_undirected=True,
+            is_undirected=edges in ("structured", "complete"),
         )
 
     def without_intermediates(self) -> GraphicalModel:
@@ -158,7 +192,11 @@ class GraphicalModel:
         for variable in self.variables.values():
             if variable.role is not Role.INTERMEDIATE:
                 ids = kept.add_variable(
-                    variable.name, variable.shape, variable.domain, variable.role
+                    variable.name,
+                    variable.shape,
+                    variable.domain,
+                    variable.role,
+                    variable.positions,
                 )
                 new_id[variable.nodes] = ids.reshape(-1)
         edges, dropped = self.edges(), new_id < 0
@@ -289,7 +327,11 @@ class GraphicalModel:
         return graph
 
     def __repr__(self) -> str:
-        num_edges = self.edge_index().size(1)
+        return self.summary()
+
+    def summary(self, edges: Edges = "structured") -> str:
+        """Variables, and how many nodes and edges there are, in one line."""
+        num_edges = self.edge_index(edges).size(1)
         density = num_edges / max(self.num_nodes**2, 1)
         variables = ", ".join(
             f"{v.name}{list(v.shape)} {v.role.value}" for v in self.variables.values()
@@ -311,6 +353,23 @@ class GraphicalModel:
                 f"(got {int(ids.min())}..{int(ids.max())})."
             )
         return ids
+
+
+def _random_pairs(num_nodes: int) -> Tensor:
+    """Pairs [2, P] that give each node `RANDOM_DEGREE` different others as sources.
+
+    All subsets are equally likely (Floyd's algorithm, for all nodes at once).
+    """
+    generator = torch.Generator().manual_seed(0)
+    others = max(num_nodes - 1, 0)
+    chosen = torch.empty(num_nodes, 0, dtype=torch.long)
+    for last in range(max(others - RANDOM_DEGREE, 0), others):
+        drawn = torch.randint(last + 1, (num_nodes, 1), generator=generator)
+        taken = (chosen == drawn).any(1, keepdim=True)
+        chosen = torch.cat([chosen, torch.where(taken, last, drawn)], dim=1)
+    node = torch.arange(num_nodes)[:, None]
+    chosen = chosen + (chosen >= node)  # nobody is among the others of itself
+    return torch.stack([chosen.reshape(-1), node.expand_as(chosen).reshape(-1)])
 
 
 def _through(dropped: Tensor, edges: Tensor) -> Tensor:

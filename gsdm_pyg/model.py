@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
@@ -22,12 +23,14 @@ from gsdm_pyg.diffusion.loss import (
 )
 from gsdm_pyg.diffusion.sampling import Solver, sample
 from gsdm_pyg.diffusion.schedule import Schedule, alpha_bars, betas
-from gsdm_pyg.graphical_model import GraphicalModel, as_spec
+from gsdm_pyg.graphical_model import Edges, GraphicalModel, as_spec
 from gsdm_pyg.model_folder import CARD, ModelFolder
 from gsdm_pyg.nn.denoiser import Denoiser
 from gsdm_pyg.nn.structured_attention import Backend
 from gsdm_pyg.problem import Observe, Problem, ProblemFamily, graph_of
 from gsdm_pyg.scaling import Scaling, moments
+from gsdm_pyg.variables import Role
+from gsdm_pyg.view import Embedding, GraphView, Intermediates
 
 logger = logging.getLogger("gsdm_pyg")
 
@@ -51,6 +54,10 @@ class GSDM(ModelFolder, library_name="gsdm_pyg", model_card_template=CARD):
         self_conditioning: Whether the denoiser also sees its last estimate of x0
             (Chen et al., 2023): a sampler then refines one answer from step to step.
             Training makes the estimate in half of its steps, which cost a sixth more.
+        embedding: What tells nodes of one variable apart, see `GraphView`.
+        edges: Who attends to whom, likewise.
+        intermediates: What becomes of intermediate variables, likewise.
+        shapes: Shape of each variable, which independent embeddings are bound to.
         schedule: Noise schedule.
         num_timesteps: T, steps of the diffusion.
         discrete_loss: Loss of discrete nodes.
@@ -58,6 +65,7 @@ class GSDM(ModelFolder, library_name="gsdm_pyg", model_card_template=CARD):
     """
 
     alpha_bar: Tensor
+    silent: Tensor  # [V], bool, the variables whose nodes have no value
 
     def __init__(
         self,
@@ -72,6 +80,10 @@ class GSDM(ModelFolder, library_name="gsdm_pyg", model_card_template=CARD):
         heads: int = 2,
         dropout: float = 0.0,
         self_conditioning: bool = False,
+        embedding: Embedding = "exchangeable",
+        edges: Edges = "structured",
+        intermediates: Intermediates = "keep",
+        shapes: dict[str, list[int]] | None = None,
         schedule: Schedule = "cosine",
         num_timesteps: int = 1000,
         discrete_loss: DiscreteLoss = "cross_entropy",
@@ -84,17 +96,27 @@ class GSDM(ModelFolder, library_name="gsdm_pyg", model_card_template=CARD):
         self.observe = observe
         self.dropout = dropout
         self.self_conditioning = self_conditioning
+        self.view = GraphView(embedding, edges, intermediates)
+        self.shapes = shapes
         self.discrete_loss = discrete_loss
         self.source: Problem | ProblemFamily | None = None
         self._warned = False
         check_choice("observe", observe, Observe)
         check_choice("discrete_loss", discrete_loss, DiscreteLoss)
+        if (shapes is None) == (embedding == "independent"):
+            raise ValueError(
+                "Independent embeddings, and no others, need the shapes of the "
+                f"variables: use GSDM.from_problem (got {embedding} and {shapes})."
+            )
         self.beta = betas(schedule, num_timesteps)  # float64, read by solvers only
         self.register_buffer(
             "alpha_bar", alpha_bars(self.beta).float(), persistent=False
         )
         classes = [variable["num_classes"] for variable in variables]
         self.scaling = Scaling(classes, loc, scale)
+        silent = [self.view.silences(Role(variable["role"])) for variable in variables]
+        self.register_buffer("silent", torch.tensor(silent), persistent=False)
+        nodes = None if shapes is None else sum(map(math.prod, shapes.values()))
         self.denoiser = Denoiser(
             num_columns=self.scaling.columns.size(1),
             num_variables=len(variables),
@@ -103,6 +125,7 @@ class GSDM(ModelFolder, library_name="gsdm_pyg", model_card_template=CARD):
             heads=heads,
             dropout=dropout,
             self_conditioning=self_conditioning,
+            num_nodes=nodes,
             backend=backend,
         )
 
@@ -116,6 +139,9 @@ class GSDM(ModelFolder, library_name="gsdm_pyg", model_card_template=CARD):
         heads: int = 2,
         dropout: float = 0.0,
         self_conditioning: bool = False,
+        embedding: Embedding = "exchangeable",
+        edges: Edges = "structured",
+        intermediates: Intermediates = "keep",
         schedule: Schedule = "cosine",
         num_timesteps: int = 1000,
         discrete_loss: DiscreteLoss = "cross_entropy",
@@ -126,7 +152,9 @@ class GSDM(ModelFolder, library_name="gsdm_pyg", model_card_template=CARD):
         Means and standard deviations come from 256 draws of the problem; the other
         arguments are those of the class.
         """
-        spec = as_spec(graph_of(source.largest()))
+        view = GraphView(embedding, edges, intermediates)
+        graph = graph_of(source.largest(), view)
+        spec = as_spec(graph)
         loc, scale = moments(source, spec)
         problem = source.problem if isinstance(source, ProblemFamily) else type(source)
         sizes = source.ranges if isinstance(source, ProblemFamily) else source.sizes()
@@ -142,11 +170,16 @@ class GSDM(ModelFolder, library_name="gsdm_pyg", model_card_template=CARD):
             heads=heads,
             dropout=dropout,
             self_conditioning=self_conditioning,
+            embedding=embedding,
+            edges=edges,
+            intermediates=intermediates,
+            shapes=_shapes(graph) if embedding == "independent" else None,
             schedule=schedule,
             num_timesteps=num_timesteps,
             discrete_loss=discrete_loss,
             backend=backend,
         )
+        model.check_problem(source.smallest())
         model.source = source
         return model
 
@@ -154,12 +187,12 @@ class GSDM(ModelFolder, library_name="gsdm_pyg", model_card_template=CARD):
         """Mean loss of the latent nodes, each graph at its own noise level."""
         columns = self.scaling.columns[batch.variable_id]  # [N, W]
         discrete = self.scaling.discrete[batch.variable_id]  # [N, 1]
-        x0 = self.scaling.standardise(batch.x, batch.variable_id)
+        x0, kept = self._inputs(batch)
         t = stratified_steps(batch.num_graphs, len(self.alpha_bar), generator)
         t = t.to(x0.device)
         alpha_bar = self.alpha_bar[t][batch.batch][:, None]  # [N, 1]
         eps = _randn_like(x0, generator) * columns
-        xt = torch.where(batch.observed[:, None], x0, add_noise(x0, eps, alpha_bar))
+        xt = torch.where(kept[:, None], x0, add_noise(x0, eps, alpha_bar))
         estimate = torch.zeros_like(xt)
         if self.self_conditioning and _coin(generator):
             with torch.no_grad():
@@ -168,7 +201,7 @@ class GSDM(ModelFolder, library_name="gsdm_pyg", model_card_template=CARD):
         x0_hat, log_prob = predict_x0(output, xt, alpha_bar, columns, discrete)
         target = torch.where(discrete, batch.x, x0)
         losses = node_loss(x0_hat, log_prob, target, discrete, self.discrete_loss)
-        latent = ~batch.observed
+        latent = ~kept
         return (losses * latent).sum() / latent.sum().clamp(min=1)
 
     @torch.no_grad()
@@ -197,11 +230,11 @@ class GSDM(ModelFolder, library_name="gsdm_pyg", model_card_template=CARD):
         if num_samples < 1:
             raise ValueError(f"num_samples must be at least 1 (got {num_samples}).")
         graph = self.check_problem(problem)
-        values, known = check_given(graph, given or {})
+        values, known = check_given(graph, given or {}, self.view)
         self._warn_if_unseen(problem, known)
-        data = to_data(problem, values, known)
+        data = to_data(problem, values, known, self.view)
         x = self.sample_data([data] * num_samples, steps, solver, generator, max_nodes)
-        return graph.decode(torch.stack(x).cpu())
+        return self.decode(graph, torch.stack(x).cpu())
 
     @torch.no_grad()
     def sample_data(
@@ -212,7 +245,10 @@ class GSDM(ModelFolder, library_name="gsdm_pyg", model_card_template=CARD):
         generator: torch.Generator | None = None,
         max_nodes: int = 200_000,
     ) -> list[Tensor]:
-        """Values [N_i, W] per graph: observed nodes as given, the others sampled."""
+        """Values [N_i, W] per graph: observed nodes as given, the others sampled.
+
+        Intermediates that are not supervised stay as they stand in the data.
+        """
         results: list[Tensor] = []
         training = self.training
         self.eval()
@@ -225,15 +261,29 @@ class GSDM(ModelFolder, library_name="gsdm_pyg", model_card_template=CARD):
             self.train(training)
         return results
 
+    def decode(self, graph: GraphicalModel, x: Tensor) -> dict[str, Tensor]:
+        """Node values [..., N, W] -> arrays [..., *shape] of the sampled variables."""
+        return {
+            name: value
+            for name, value in graph.decode(x).items()
+            if not self.view.silences(graph.variables[name].role)
+        }
+
     def check_problem(self, problem: Problem) -> GraphicalModel:
-        """The graph of a problem, if it has the variables that this model knows."""
-        graph = graph_of(problem)
+        """The graph that this model sees of a problem, if it is one that it knows."""
+        graph = graph_of(problem, self.view)
         if as_spec(graph) != self.variables:
             raise ValueError(
                 f"This model was trained on {self.problem or 'another problem'} with "
                 f"the variables {_describe(self.variables)}; "
                 f"{type(problem).__name__} does not fit "
                 f"(got {_describe(as_spec(graph))})."
+            )
+        if self.shapes is not None and self.shapes != _shapes(graph):
+            raise ValueError(
+                f"Independent embeddings know one size, {_list(self.shapes)}: keep to "
+                "it, or train a model with embedding='array' or 'exchangeable' "
+                f"(got {_list(_shapes(graph))})."
             )
         return graph
 
@@ -264,6 +314,7 @@ class GSDM(ModelFolder, library_name="gsdm_pyg", model_card_template=CARD):
         source = source or self.source
         if source is None:
             raise ValueError("Pass fit() the problem to train on (got None).")
+        self.check_problem(source.smallest())
         self.check_problem(source.largest())
         training = Training(
             self,
@@ -276,28 +327,40 @@ class GSDM(ModelFolder, library_name="gsdm_pyg", model_card_template=CARD):
         train(training, trainer, run_dir=Path(run_dir) if run_dir else None)
         return self.eval()
 
+    def _inputs(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Standardised values [N, W], and which nodes [N] take neither noise nor loss.
+
+        Those are the observed nodes and the ones without a value, which are zero.
+        """
+        silent = self.silent[batch.variable_id]
+        x0 = self.scaling.standardise(batch.x, batch.variable_id)
+        return x0.masked_fill(silent[:, None], 0), batch.observed | silent
+
     def _output(self, xt: Tensor, t: Tensor, batch: Batch, estimate: Tensor) -> Tensor:
         return self.denoiser(
             xt,
             t,
             batch.observed,
-            batch.variable_id,
             batch.edge_index,
-            batch.batch,
+            batch.label_id,
+            batch.label_variable,
+            batch.label_position,
+            batch.label_variable_batch,
             estimate,
         )
 
     def _estimate(
         self, xt: Tensor, t: Tensor, batch: Batch, alpha_bar: Tensor, estimate: Tensor
     ) -> Tensor:
-        """x0_hat [N, W] as it diffuses, standardised; zero where nodes are observed."""
+        """x0_hat [N, W] as it diffuses, standardised; zero where nothing is asked."""
         columns = self.scaling.columns[batch.variable_id]
         discrete = self.scaling.discrete[batch.variable_id]
         output = self._output(xt, t, batch, estimate)
         x0_hat, _ = predict_x0(output, xt, alpha_bar, columns, discrete)
         probability = self.scaling.standardise(x0_hat, batch.variable_id)
         x0_hat = torch.where(discrete, probability, x0_hat)
-        return x0_hat.masked_fill(batch.observed[:, None], 0)
+        kept = batch.observed | self.silent[batch.variable_id]
+        return x0_hat.masked_fill(kept[:, None], 0)
 
     def _sample_batch(
         self,
@@ -317,10 +380,10 @@ class GSDM(ModelFolder, library_name="gsdm_pyg", model_card_template=CARD):
             )
             return estimate
 
-        x = self.scaling.standardise(batch.x, batch.variable_id)
-        x0 = sample(denoise, x, batch.observed, self.beta, steps, solver, generator)
+        x, kept = self._inputs(batch)
+        x0 = sample(denoise, x, kept, self.beta, steps, solver, generator)
         x = self.scaling.restore(x0, batch.variable_id)
-        return torch.where(batch.observed[:, None], batch.x, x)
+        return torch.where(kept[:, None], batch.x, x)
 
     def _warn_if_unseen(self, problem: Problem, known: dict[str, Tensor]) -> None:
         if self.observe != "roles" or type(problem).observe is not Problem.observe:
@@ -367,3 +430,11 @@ def _describe(spec: list[dict[str, Any]]) -> str:
         f"{v['name']} ({v['num_classes']} classes)" if v["num_classes"] else v["name"]
         for v in spec
     )
+
+
+def _shapes(graph: GraphicalModel) -> dict[str, list[int]]:
+    return {name: list(variable.shape) for name, variable in graph.variables.items()}
+
+
+def _list(shapes: dict[str, list[int]]) -> str:
+    return ", ".join(f"{name} {shape}" for name, shape in shapes.items())

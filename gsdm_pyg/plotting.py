@@ -8,7 +8,7 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from gsdm_pyg.graphical_model import GraphicalModel
+from gsdm_pyg.graphical_model import Edges, GraphicalModel
 
 
 def matrix_figure(matrices: Mapping[str, Tensor]) -> Figure:
@@ -33,9 +33,9 @@ def matrix_figure(matrices: Mapping[str, Tensor]) -> Figure:
     return figure
 
 
-def mask_figure(graph: GraphicalModel) -> Figure:
+def mask_figure(graph: GraphicalModel, edges: Edges = "structured") -> Figure:
     """The attention mask: cell (i, j) is white iff node i attends to node j."""
-    source, target = graph.edge_index()
+    source, target = graph.edge_index(edges)
     figure = Figure(figsize=(4.5, 4.5), layout="constrained")
     ax = figure.subplots()
     mask = torch.zeros(graph.num_nodes, graph.num_nodes, dtype=torch.bool)

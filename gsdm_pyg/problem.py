@@ -20,6 +20,7 @@ from torch import Tensor
 from gsdm_pyg.checks import check_choice
 from gsdm_pyg.graphical_model import Arrays, GraphicalModel
 from gsdm_pyg.variables import Role
+from gsdm_pyg.view import GraphView
 
 Observe = Literal["roles", "mixed"]
 
@@ -122,6 +123,9 @@ class Problem(ABC):
         """A single problem is a family of one size."""
         return self
 
+    def smallest(self) -> Self:
+        return self
+
     def largest(self) -> Self:
         return self
 
@@ -157,7 +161,7 @@ class ProblemFamily:
                     f"The range of {name} is [low, high] with whole numbers and "
                     f"low <= high (got {list(size)})."
                 )
-        self._at(0)
+        self.smallest()
         self.largest()
 
     def draw(self, generator: torch.Generator | None = None) -> Problem:
@@ -169,6 +173,10 @@ class ProblemFamily:
                 size = int(torch.randint(low, high + 1, (), generator=generator))
             sizes[name] = size
         return self.problem(**sizes)
+
+    def smallest(self) -> Problem:
+        """The problem with every size at its lower end."""
+        return self._at(0)
 
     def largest(self) -> Problem:
         """The problem with every size at its upper end."""
@@ -183,9 +191,15 @@ class ProblemFamily:
         )
 
 
+def graph_of(problem: Problem, view: GraphView = GraphView()) -> GraphicalModel:
+    """The graphical model of a problem as a view shows it, built once per size."""
+    return _graph(problem, view.intermediates == "drop")
+
+
 @lru_cache(maxsize=1024)
-def graph_of(problem: Problem) -> GraphicalModel:
-    """`problem.graphical_model()`, built once per size."""
+def _graph(problem: Problem, without_intermediates: bool) -> GraphicalModel:
+    if without_intermediates:
+        return _graph(problem, False).without_intermediates()
     return problem.graphical_model()
 
 

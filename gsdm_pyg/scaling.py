@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from gsdm_pyg.data import keyed_generator
-from gsdm_pyg.problem import Problem, ProblemFamily
+from gsdm_pyg.problem import Problem, ProblemFamily, graph_of
 from gsdm_pyg.variables import column_blocks
 
 
@@ -73,14 +73,14 @@ def moments(
     """Mean and standard deviation of each variable over 256 draws."""
     generator = keyed_generator("moments")
     draws = [source.draw(generator).sample(generator) for _ in range(256)]
-    names = [str(variable["name"]) for variable in spec]
+    names = list(graph_of(source.largest()).variables)
     if set(draws[0]) != set(names):
         raise ValueError(
             f"sample() must return the variables {', '.join(names)} "
             f"(got {', '.join(draws[0])})."
         )
     loc, scale = [], []
-    for name in names:
+    for name in (variable["name"] for variable in spec):
         values = torch.cat([draw[name].reshape(-1).double() for draw in draws])
         loc.append(values.mean().item())
         spread = values.std(correction=0).item()

@@ -77,6 +77,7 @@ class Training(L.LightningModule):
             max_nodes=data.max_nodes,
             num_examples=data.num_examples,
             observe=data.observe,
+            view=model.view,
             seed=seed,
         )
         self.optimizer = optimizer

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import torch
@@ -117,6 +117,7 @@ class Variable:
     domain: Domain
     role: Role
     first_node: int
+    positions: tuple[Tensor, ...] = field(default=(), compare=False)
 
     @property
     def num_nodes(self) -> int:
@@ -125,3 +126,43 @@ class Variable:
     @property
     def nodes(self) -> slice:
         return slice(self.first_node, self.first_node + self.num_nodes)
+
+    @property
+    def coordinates(self) -> Tensor:
+        """The positions of each node, [num_nodes, P]."""
+        columns = [p.expand(self.shape).reshape(-1) for p in self.positions]
+        empty = torch.empty(self.num_nodes, 0, dtype=torch.long)
+        return torch.stack(columns, 1) if columns else empty
+
+
+def check_positions(
+    name: str, shape: tuple[int, ...], positions: Sequence[Tensor]
+) -> tuple[Tensor, ...]:
+    """Positions as int64, if they are whole numbers that broadcast to the shape."""
+    if isinstance(positions, Tensor):
+        raise TypeError(
+            f"The positions of variable {name!r} are a sequence of tensors, one per "
+            f"coordinate: write positions=(...,) (got {tuple(positions.shape)})."
+        )
+    for position in positions:
+        dtype = getattr(position, "dtype", type(position).__name__)
+        if not isinstance(position, Tensor) or not _is_whole(position):
+            raise TypeError(
+                f"The positions of variable {name!r} are tensors of whole numbers, "
+                f"such as torch.arange({shape[0] if shape else 1}) (got {dtype})."
+            )
+        if not _broadcasts(tuple(position.shape), shape):
+            raise ValueError(
+                f"The positions of variable {name!r} must broadcast to its shape "
+                f"{shape}: add axes with [:, None] (got {tuple(position.shape)})."
+            )
+    return tuple(position.long() for position in positions)
+
+
+def _is_whole(x: Tensor) -> bool:
+    return not (x.is_floating_point() or x.is_complex() or x.dtype == torch.bool)
+
+
+def _broadcasts(shape: tuple[int, ...], target: tuple[int, ...]) -> bool:
+    sizes = zip(reversed(shape), reversed(target), strict=False)
+    return len(shape) <= len(target) and all(a in (1, b) for a, b in sizes)

@@ -106,6 +106,34 @@ class CopyTask(Problem):
         raise NotImplementedError
 
 
+class CountTask(Problem):
+    """s[i] counts the positive x[i, j], found by bits c; only columns exchange."""
+
+    n: int
+
+    def graphical_model(self) -> GraphicalModel:
+        n, graph, row = self.n, GraphicalModel(), torch.arange(self.n)
+        x = graph.add_variable("x", (n, n), positions=(row[:, None],))
+        c = graph.add_variable(
+            "c", (n, n), Categorical(2), Role.INTERMEDIATE, positions=(row[:, None],)
+        )
+        s = graph.add_variable("s", (n,), role=Role.OBSERVED, positions=(row,))
+        graph.connect(x, c)
+        graph.connect(c, s[:, None])
+        return graph
+
+    def sample(self, generator=None):
+        x = torch.randn(self.n, self.n, generator=generator)
+        return {"x": x, "c": (x > 0).long(), "s": (x > 0).float().sum(1)}
+
+    def metrics(self, sample, truth):
+        wrong = (sample["x"] > 0).float().sum(1) != truth["s"]
+        return {"wrong": wrong.float().mean().item()}
+
+    def plot(self, sample, truth):
+        raise NotImplementedError
+
+
 def seeded(seed: int) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 

@@ -412,6 +412,22 @@ def test_dry_run_tells_what_would_be_trained_and_writes_nothing(tmp_path, capsys
     assert [path.name for path in tmp_path.iterdir()] == ["tiny.yaml"]
 
 
+def test_dry_run_shows_the_graph_that_the_model_would_see(tmp_path, capsys):
+    config = write_config(tmp_path / "tiny.yaml")
+    train_here(config, "model.edges=complete", "model.intermediates=drop", "--dry-run")
+    nodes = 3 * 2 + 2 * 3 + 3 * 3
+    shown = f"A[3, 2] latent, R[2, 3] latent, E[3, 3] observed; {nodes} nodes, "
+    assert f"{shown}{nodes**2} edges, density 100.00%" in capsys.readouterr().out
+
+
+def test_size_that_independent_embeddings_lack_is_refused_before_training(tmp_path):
+    config = write_config(tmp_path / "tiny.yaml", problem={"m": 3, "n": 3, "k": 2})
+    arguments = ("train", config, "model.embedding=independent", "--dry-run")
+    message = refusal(*arguments)
+    assert "one size, A [3, 2]" in message and "(got A [4, 1]" in message
+    train_here(*arguments[1:], "evaluation.problems=[{m: 3, n: 3, k: 2}]")
+
+
 def test_dry_run_may_name_a_run_folder_that_is_not_empty(tmp_path, capsys):
     config = write_config(tmp_path / "tiny.yaml")
     before = files_of(tmp_path)

@@ -10,9 +10,10 @@ from torch.utils.data import DataLoader
 from torch_geometric import EdgeIndex
 from torch_geometric.data import Batch
 
-from gsdm_pyg import ProblemBatches, to_data
+from gsdm_pyg import GraphView, ProblemBatches, to_data
 from gsdm_pyg.data import check_given, collate, keyed_generator, structure
 from problems import BCMF
+from tests.runs import CountTask
 
 FAMILY = BCMF.family(m=(1, 4), n=(1, 4), k=(1, 3))
 
@@ -54,9 +55,111 @@ def test_an_instance_holds_values_masks_and_labels_in_node_order():
     assert torch.equal(data.edge_index.as_tensor(), graph.edge_index().as_tensor())
 
 
-def test_structure_is_computed_once_per_size():
+def test_structure_is_computed_once_per_size_and_view():
     assert structure(BCMF(m=2, n=3, k=2)) is structure(BCMF(m=2, n=3, k=2))
     assert structure(BCMF(m=2, n=3, k=2)) is not structure(BCMF(m=3, n=2, k=2))
+    views = [GraphView("array"), GraphView("array"), GraphView("shared")]
+    first, again, other = (structure(BCMF(m=2, n=3, k=2), view) for view in views)
+    assert first is again is not other
+
+
+# labels
+
+PLACES = {  # what tells apart x[i, j], c[i, j] and s[i] of a CountTask
+    "exchangeable": lambda number, i, *j: (i,),
+    "array": lambda number, i, j=0: (i, j),
+    "independent": lambda number, *index: (number,),
+    "shared": lambda number, *index: (),
+}
+
+
+def places(problem, embedding):
+    """(variable, coordinates) of every node, one by one."""
+    shapes = {v.name: v.shape for v in problem.graphical_model().variables.values()}
+    nodes = [
+        (v, i) for v, shape in enumerate(shapes.values()) for i in np.ndindex(shape)
+    ]
+    return [(v, PLACES[embedding](number, *i)) for number, (v, i) in enumerate(nodes)]
+
+
+@pytest.mark.parametrize("embedding", PLACES)
+def test_labels_of_a_batch_point_to_the_right_rows(embedding):
+    problems = [CountTask(n=n) for n in (2, 1, 3, 2)]
+    view = GraphView(embedding)
+    batch = collate([to_data(p, p.sample(), p.observe(), view) for p in problems])
+    expected = [
+        (graph, *place)
+        for graph, problem in enumerate(problems)
+        for place in places(problem, embedding)
+    ]
+    graph, variable, position = (
+        batch[key][batch.label_id]
+        for key in ("label_variable_batch", "label_variable", "label_position")
+    )
+    coordinates = map(tuple, position.tolist())
+    found = zip(graph.tolist(), variable.tolist(), coordinates, strict=True)
+    assert list(found) == expected
+    assert len(batch.label_variable) == len(set(expected))  # no label twice
+    assert torch.equal(batch.variable_id, variable)
+
+
+def test_exchangeable_labels_of_bcmf_are_its_four_variables():
+    batch = ProblemBatches(FAMILY, batch_size=6).batch(0)
+    assert batch.label_variable.tolist() == [0, 1, 2, 3] * 6
+    assert batch.label_position.shape == (24, 0)
+    assert torch.equal(batch.label_id, 4 * batch.batch + batch.variable_id)
+
+
+def test_a_graph_taken_out_of_a_batch_has_its_own_labels_again():
+    problem, view = CountTask(n=2), GraphView("array")
+    graph = to_data(problem, problem.sample(), problem.observe(), view)
+    again = collate([graph, graph, graph])[2]
+    assert torch.equal(again.label_id, graph.label_id)
+    assert torch.equal(again.label_position, graph.label_position)
+
+
+def test_a_variable_of_fewer_axes_has_zeros_beyond_them():
+    labels = structure(CountTask(n=2), GraphView("array"))
+    s = labels.label_position[labels.label_variable == 2]
+    assert s.tolist() == [[0, 0], [1, 0]]
+
+
+# views
+
+
+def test_dropped_intermediates_have_no_nodes():
+    problem = CountTask(n=2)
+    view, graph = GraphView(intermediates="drop"), problem.graphical_model()
+    data = to_data(problem, problem.sample(), problem.observe(), view)
+    kept = graph.without_intermediates()
+    assert data.num_nodes == kept.num_nodes == 6
+    assert torch.equal(data.edge_index.as_tensor(), kept.edge_index().as_tensor())
+    batches = ProblemBatches(problem, batch_size=3, max_nodes=6, view=view)
+    assert batches.batch(0).num_nodes == 6
+
+
+def test_unsupervised_intermediates_carry_no_value():
+    problem, view = CountTask(n=2), GraphView(intermediates="unsupervised")
+    values = problem.sample(torch.Generator().manual_seed(0))
+    everything = {name: torch.ones_like(v).bool() for name, v in values.items()}
+    data = to_data(problem, values, everything, view)
+    whole = to_data(problem, values, everything)
+    silent = data.variable_id == 1
+    assert (data.x[silent] == 0).all() and (whole.x[silent] != 0).any()
+    assert torch.equal(data.x[~silent], whole.x[~silent])
+    assert torch.equal(data.observed, ~silent)
+    assert torch.equal(data.edge_index.as_tensor(), whole.edge_index.as_tensor())
+
+
+@pytest.mark.parametrize("edges", ["structured", "complete", "random", "directed"])
+def test_a_batch_has_the_edges_of_its_view(edges):
+    batch = ProblemBatches(FAMILY, 5, view=GraphView(edges=edges)).batch(0)
+    assert batch.edge_index.is_sorted_by_col
+    assert batch.edge_index.is_undirected == (edges in ("structured", "complete"))
+    batch.edge_index.validate()
+    same = batch.batch[:, None] == batch.batch
+    if edges == "complete":
+        assert torch.equal(batch.edge_index.as_tensor(), same.t().nonzero().t().flip(0))
 
 
 # (seed, rank, step)
@@ -216,7 +319,8 @@ def test_a_batch_is_what_pyg_makes_of_its_graphs():
     problems = [BCMF(m=1, n=2, k=1), BCMF(m=3, n=1, k=2), BCMF(m=2, n=2, k=2)]
     generator = torch.Generator().manual_seed(0)
     graphs = [to_data(p, p.sample(generator), p.observe()) for p in problems]
-    batch, expected = collate(graphs), Batch.from_data_list(graphs)
+    batch = collate(graphs)
+    expected = Batch.from_data_list(graphs, follow_batch=["label_variable"])
     assert batch.num_graphs == expected.num_graphs == 3
     assert_same_arrays(batch, expected)
     (pointer, _), _ = batch.edge_index.get_csc()
@@ -284,6 +388,14 @@ def test_given_takes_arrays_of_any_kind(value):
     assert known["R"].all()
     encoded = GRAPH.decode(GRAPH.encode(values))["R"]
     assert encoded.tolist() == [[0, 1, 1], [1, 0, 0]]
+
+
+def test_unsupervised_intermediates_cannot_be_given():
+    view = GraphView(intermediates="unsupervised")
+    with pytest.raises(ValueError, match=r"variables A, R, E \(got 'C'\)"):
+        check_given(GRAPH, {"C": torch.ones(2, 3, 2)}, view)
+    _, known = check_given(GRAPH, {"E": torch.ones(2, 3)}, view)
+    assert known["E"].all() and not known["C"].any()
 
 
 def test_given_an_unknown_name_lists_the_variables():

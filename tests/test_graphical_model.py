@@ -195,6 +195,67 @@ def test_edge_index_is_symmetric_and_says_what_it_is(model):
     edge_index.validate()
 
 
+@given(models())
+def test_directed_edges_lead_from_parents_and_within_factors(model):
+    num_nodes, _, edges, factors = model
+    edge_index = build(*model).edge_index("directed")
+    loops = {(i, i) for i in range(num_nodes)}
+    assert pairs_of(edge_index) == set(edges) | cliques(map(set, factors)) | loops
+    assert edge_index.is_sorted_by_col and not edge_index.is_undirected
+    edge_index.validate()
+
+
+def test_a_complete_graph_joins_all_pairs():
+    edge_index = BCMF(m=2, n=1, k=2).graphical_model().edge_index("complete")
+    assert pairs_of(edge_index) == set(product(range(12), repeat=2))
+    assert edge_index.size(1) == 144
+    assert edge_index.is_sorted_by_col and edge_index.is_undirected
+    edge_index.validate()
+
+
+def random_edges(num_nodes):
+    graph = GraphicalModel()
+    graph.add_variable("x", (num_nodes,))
+    return graph.edge_index("random")
+
+
+@pytest.mark.parametrize("num_nodes", [1, 2, 20, 21, 22, 300])
+def test_random_edges_give_each_node_20_others_and_itself(num_nodes):
+    edge_index = random_edges(num_nodes)
+    sources = {node: set() for node in range(num_nodes)}
+    for source, target in edge_index.as_tensor().t().tolist():
+        assert source not in sources[target]
+        sources[target].add(source)
+    assert all(node in found for node, found in sources.items())
+    assert {len(found) for found in sources.values()} == {min(num_nodes, 21)}
+    assert edge_index.is_sorted_by_col and not edge_index.is_undirected
+    edge_index.validate()
+
+
+def test_random_edges_are_the_same_for_the_same_number_of_nodes():
+    first = BCMF(m=2, n=3, k=4).graphical_model().edge_index("random")
+    again = BCMF(m=3, n=2, k=4).graphical_model().edge_index("random")
+    assert pairs_of(first) == pairs_of(again)
+    torch.manual_seed(7)
+    assert pairs_of(random_edges(50)) == pairs_of(first)
+    largest = {pair for pair in pairs_of(random_edges(60)) if max(pair) < 50}
+    assert largest != pairs_of(first)
+
+
+def test_random_edges_favour_nobody():
+    source, target = random_edges(400).as_tensor()
+    distance = (source - target)[source != target] % 400
+    counts = distance.bincount(minlength=400)[1:]
+    share = 20 / 399  # the chance of attending to the node d places further
+    assert (counts - 400 * share).abs().max() < 5 * (400 * share * (1 - share)) ** 0.5
+    assert abs(source.bincount().double().std() - (20 * (1 - share)) ** 0.5) < 0.7
+
+
+def test_unknown_edges_are_refused():
+    with pytest.raises(ValueError, match=r"edges is one of structured.*got 'dense'"):
+        GraphicalModel().edge_index("dense")
+
+
 # without_intermediates
 
 
@@ -243,6 +304,14 @@ def test_a_factor_between_two_intermediates_links_their_parents():
     graph = build(5, {3, 4}, edges, [[3, 4]]).without_intermediates()
     expected = symmetric_with_loops(3, cliques([[0, 1, 2]]))
     assert pairs_of(graph.edge_index()) == expected
+
+
+def test_eliminating_intermediates_keeps_positions():
+    graph = GraphicalModel()
+    graph.add_variable("c", (2,), role=Role.INTERMEDIATE)
+    graph.add_variable("x", (2, 2), positions=(torch.tensor([4, 5]),))
+    kept = graph.without_intermediates().variables["x"]
+    assert kept.coordinates.tolist() == [[4], [5], [4], [5]]
 
 
 def test_eliminating_intermediates_keeps_names_shapes_domains_and_roles():
@@ -305,6 +374,13 @@ def test_repr_tells_variables_sizes_and_density():
     ):
         assert part in text
     assert "0 nodes" in repr(GraphicalModel())
+
+
+def test_a_summary_counts_the_edges_that_it_is_asked_for():
+    graph = BCMF(m=2, n=3, k=4).graphical_model()
+    assert graph.summary() == repr(graph)
+    assert "2,500 edges, density 100.00%" in graph.summary("complete")
+    assert f"{50 + 3 * 24} edges" in graph.summary("directed")
 
 
 def test_spec_does_not_depend_on_sizes():
@@ -421,6 +497,30 @@ def test_a_refused_variable_leaves_the_model_as_it_was():
     with pytest.raises(ValueError):
         graph.add_variable("x", (0,))
     assert graph.num_nodes == 0 and not graph.variables
+
+
+@pytest.mark.parametrize("shape", [(2,), (3, 2), (1, 2, 3), (2, 2), (0,)])
+def test_positions_that_do_not_broadcast_to_the_shape_are_refused(shape):
+    graph, position = GraphicalModel(), torch.zeros(shape, dtype=torch.long)
+    with pytest.raises(ValueError, match=r"'x' must broadcast .*\(2, 3\).*got \("):
+        graph.add_variable("x", (2, 3), positions=(position,))
+    assert not graph.variables
+
+
+@pytest.mark.parametrize(
+    "positions",
+    [
+        torch.arange(3),
+        (torch.tensor([0.0, 1.0, 2.0]),),
+        (torch.tensor([True, False, True]),),
+        ([0, 1, 2],),
+        (0,),
+    ],
+    ids=["bare tensor", "float", "bool", "list", "number"],
+)
+def test_positions_are_tensors_of_whole_numbers(positions):
+    with pytest.raises(TypeError, match=r"positions of variable 'x'.*\(got "):
+        GraphicalModel().add_variable("x", (3,), positions=positions)
 
 
 def test_connect_names_shapes_that_do_not_broadcast():

@@ -13,11 +13,17 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from gsdm_pyg import GSDM
+from gsdm_pyg import GSDM, GraphView
 from problems import BCMF
 from tests.runs import assert_identical, files_of, seeded, tiny_model
 
 PROBLEM = BCMF(m=2, n=3, k=2)
+VIEWS = [
+    ("exchangeable", "random", "unsupervised"),
+    ("array", "complete", "keep"),
+    ("independent", "directed", "drop"),
+    ("shared", "structured", "unsupervised"),
+]
 FILES = {"config.json", "model.safetensors", "README.md"}
 
 
@@ -69,6 +75,27 @@ def test_loaded_model_knows_what_it_was_made_for(tmp_path):
     assert torch.equal(loaded.scaling.scale, saved.scaling.scale)
     assert torch.equal(loaded.beta, saved.beta)
     assert not loaded.training
+
+
+@pytest.mark.parametrize("view", VIEWS, ids="-".join)
+def test_loaded_model_sees_problems_as_the_saved_one_did(tmp_path, view):
+    arguments = dict(zip(("embedding", "edges", "intermediates"), view, strict=True))
+    saved = tiny_model(PROBLEM, **arguments)
+    saved.save_pretrained(tmp_path / "saved")
+    loaded = GSDM.from_pretrained(tmp_path / "saved")
+    assert loaded.view == saved.view == GraphView(*view)
+    assert loaded.shapes == saved.shapes
+    assert_identical(draw(saved), draw(loaded))
+
+
+def test_folder_from_before_there_were_views_has_the_default_one(folder):
+    config = json.loads((folder / "config.json").read_text())
+    for key in ("embedding", "edges", "intermediates", "shapes"):
+        del config[key]
+    (folder / "config.json").write_text(json.dumps(config))
+    loaded = GSDM.from_pretrained(folder)
+    assert loaded.view == GraphView()
+    assert_identical(draw(loaded), draw(tiny_model(PROBLEM, seed=1)))
 
 
 def test_loaded_model_can_be_saved_again(folder, tmp_path):
@@ -169,6 +196,11 @@ def test_config_of_something_else_is_refused(folder, content):
         ("variables", []),
         ("variables", "A, R"),
         ("variables", [{"name": "A"}]),
+        ("embedding", "independent"),
+        ("embedding", "none"),
+        ("edges", None),
+        ("intermediates", "hide"),
+        ("shapes", {"A": [2, 2]}),
     ],
 )
 def test_config_that_does_not_fit_is_refused(folder, key, value):

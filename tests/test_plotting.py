@@ -40,12 +40,13 @@ def test_pictures_of_any_size_can_be_written(sizes, tmp_path):
     assert file.read_bytes().startswith(b"\x89PNG")
 
 
-def test_the_mask_is_white_where_a_row_attends_to_a_column(tmp_path):
-    graph = BCMF(m=2, n=2, k=1).graphical_model()
-    figure = mask_figure(graph)
+@pytest.mark.parametrize("edges", ["structured", "complete", "random", "directed"])
+def test_the_mask_is_white_where_a_row_attends_to_a_column(edges, tmp_path):
+    graph = BCMF(m=2, n=2, k=3).graphical_model()
+    figure = mask_figure(graph, edges)
     shown = np.asarray(panels(figure)[0].images[0].get_array())
     expected = np.zeros((graph.num_nodes, graph.num_nodes))
-    for source, target in graph.edge_index().as_tensor().t().tolist():
+    for source, target in graph.edge_index(edges).as_tensor().t().tolist():
         expected[target, source] = 1
     np.testing.assert_array_equal(shown, expected)
     figure.savefig(tmp_path / "mask.png", dpi=40)

@@ -6,7 +6,7 @@ from dataclasses import FrozenInstanceError
 import pytest
 import torch
 
-from gsdm_pyg import GraphicalModel, Problem, Role
+from gsdm_pyg import GraphicalModel, GraphView, Problem, Role
 from gsdm_pyg.problem import graph_of, resolve_problem
 from problems import BCMF
 
@@ -79,9 +79,14 @@ def test_largest_has_every_size_at_its_upper_end():
     assert BCMF(m=1, n=2, k=3).largest() == BCMF(m=1, n=2, k=3)
 
 
+def test_smallest_has_every_size_at_its_lower_end():
+    assert BCMF.family(m=(1, 4), n=7, k=[2, 3]).smallest() == BCMF(m=1, n=7, k=2)
+
+
 def test_a_problem_is_a_family_of_one_size(seeded):
     problem = BCMF(m=1, n=2, k=3)
     assert problem.draw(seeded) is problem
+    assert problem.smallest() is problem.largest() is problem
     assert problem.sizes() == {"m": 1, "n": 2, "k": 3}
 
 
@@ -135,6 +140,15 @@ def test_the_graph_of_a_size_is_built_once():
     for m in (1, 2, 1, 2):
         graph_of(Counted(m=m, n=1, k=1))
     assert [p.m for p in calls] == [1, 2]
+
+
+def test_views_share_a_graph_unless_they_drop_intermediates():
+    problem = BCMF(m=2, n=1, k=1)
+    whole, dropped = graph_of(problem), GraphView(intermediates="drop")
+    for view in (GraphView("array"), GraphView(edges="random", intermediates="keep")):
+        assert graph_of(problem, view) is whole
+    assert list(graph_of(problem, dropped).variables) == ["A", "R", "E"]
+    assert graph_of(problem, dropped) is graph_of(problem, dropped)
 
 
 # observe

@@ -74,3 +74,12 @@ def test_a_variable_numbers_its_nodes_from_first_node():
     variable = Variable("a", (2, 3), Continuous(), Role.LATENT, first_node=5)
     assert variable.num_nodes == 6 and variable.nodes == slice(5, 11)
     assert Variable("s", (), Continuous(), Role.LATENT, 4).nodes == slice(4, 5)
+
+
+def test_coordinates_are_the_positions_of_each_node():
+    positions = torch.tensor([[7], [3]]), torch.tensor([0, 1, 1])
+    variable = Variable("a", (2, 3), Continuous(), Role.LATENT, 0, positions)
+    expected = [[7, 0], [7, 1], [7, 1], [3, 0], [3, 1], [3, 1]]
+    assert variable.coordinates.tolist() == expected
+    plain = Variable("a", (2, 3), Continuous(), Role.LATENT, 0)
+    assert plain.coordinates.shape == (6, 0)

@@ -49,7 +49,7 @@ class AddLinear(nn.Linear):
 class ResidualBlock(nn.Module):
     """h + Linear(SiLU(Norm(Linear(SiLU(Norm(h))) + condition))), per node.
 
-    The condition is a row of a small table, one row per graph and variable.
+    The condition is a row of a table, one row per label of each graph.
     """
 
     def __init__(self, width: int, dropout: float = 0.0) -> None:
@@ -62,18 +62,26 @@ class ResidualBlock(nn.Module):
         self.dropout = nn.Dropout(dropout)
         self.linear2 = AddLinear(width)
 
-    def forward(self, h: Tensor, time: Tensor, node: Tensor, row_id: Tensor) -> Tensor:
+    def forward(
+        self,
+        h: Tensor,
+        time: Tensor,
+        node: Tensor,
+        label_graph: Tensor,
+        label_id: Tensor,
+    ) -> Tensor:
         """Transform h [N, D].
 
         Args:
             h: Hidden states [N, D].
-            time: Time embedding, activated, [B, D].
-            node: Node embeddings, activated, [V, D].
-            row_id: Row of each node in the flattened table [B * V, D].
+            time: Time embeddings of the graphs, activated, [B, D].
+            node: Node embeddings of the labels, activated, [R, D].
+            label_graph: Graph of each label, [R].
+            label_id: Label of each node, [N].
         """
-        table = self.time(time)[:, None] + self.node(node)  # [B, V, D]
+        table = self.time(time).index_select(0, label_graph) + self.node(node)  # [R, D]
         update = self.linear1(self.norm1(h))
-        update = self.norm2(update, table.flatten(0, 1), row_id)
+        update = self.norm2(update, table, label_id)
         return self.linear2(self.dropout(update), h)
 
 

@@ -7,7 +7,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from gsdm_pyg.nn.blocks import AttentionBlock, NodeNorm, ResidualBlock
-from gsdm_pyg.nn.embeddings import ExchangeableEmbedding, TimeEmbedding
+from gsdm_pyg.nn.embeddings import (
+    IndependentEmbedding,
+    PositionEmbedding,
+    TimeEmbedding,
+)
 from gsdm_pyg.nn.structured_attention import Backend
 
 
@@ -23,6 +27,8 @@ class Denoiser(nn.Module):
         heads: H, attention heads of D / H channels each.
         dropout: Dropout inside the residual blocks.
         self_conditioning: Whether an earlier estimate of x0 is a second input.
+        num_nodes: If given, all graphs have that many nodes and each has an embedding
+            of its own. By default embeddings are made of variable and position.
         backend: How attention is computed, see `StructuredAttentionConv`.
     """
 
@@ -35,6 +41,7 @@ class Denoiser(nn.Module):
         heads: int = 2,
         dropout: float = 0.0,
         self_conditioning: bool = False,
+        num_nodes: int | None = None,
         backend: Backend = "auto",
     ) -> None:
         super().__init__()
@@ -43,13 +50,16 @@ class Denoiser(nn.Module):
                 "width must be even, at least 4 and a multiple of heads "
                 f"(got width={width}, heads={heads})."
             )
-        self.num_variables = num_variables
         self.embed_value = nn.Linear(num_columns, width)
         self.embed_estimate = None
         if self_conditioning:
             self.embed_estimate = nn.Linear(num_columns, width, bias=False)
         self.embed_observed = nn.Parameter(torch.randn(width))
-        self.embed_node = ExchangeableEmbedding(num_variables, width)
+        self.embed_node = (
+            PositionEmbedding(num_variables, width)
+            if num_nodes is None
+            else IndependentEmbedding(num_nodes, width)
+        )
         self.embed_time = TimeEmbedding(width)
         self.residual = nn.ModuleList(
             ResidualBlock(width, dropout) for _ in range(layers)
@@ -70,31 +80,37 @@ class Denoiser(nn.Module):
         x: Tensor,
         t: Tensor,
         observed: Tensor,
-        variable_id: Tensor,
         edge_index: Tensor,
-        batch: Tensor,
+        label_id: Tensor,
+        label_variable: Tensor,
+        label_position: Tensor,
+        label_graph: Tensor,
         estimate: Tensor | None = None,
     ) -> Tensor:
         """Raw outputs [N, W] for noisy values.
+
+        Nodes of one graph and one label share an embedding; R labels in all.
 
         Args:
             x: Noisy values of latent nodes, true ones of observed nodes, [N, W].
             t: Diffusion step of each graph, [B].
             observed: Which nodes are observed, [N].
-            variable_id: Variable of each node, [N].
             edge_index: Edges [2, E], best an `EdgeIndex` sorted by column.
-            batch: Graph of each node, [N].
+            label_id: Label of each node, [N].
+            label_variable: Variable of each label, [R].
+            label_position: Coordinates of each label, [R, P].
+            label_graph: Graph of each label, [R].
             estimate: An earlier estimate of x0 for self-conditioning, [N, W]; zeros or
                 None if there is none yet.
         """
-        node = self.embed_node()  # [V, D]
-        labels = torch.cat([node, node + self.embed_observed])  # [2 V, D]
+        node = self.embed_node(label_variable, label_position)  # [R, D]
+        labels = torch.cat([node, node + self.embed_observed])  # [2 R, D]
         h = self.embed_value(x)
         if self.embed_estimate is not None and estimate is not None:
             h = h + self.embed_estimate(estimate)
-        h = h + labels.index_select(0, variable_id + self.num_variables * observed)
+        h = h + labels.index_select(0, label_id + len(node) * observed)
         time, node = F.silu(self.embed_time(t)), F.silu(node)
-        row_id = batch * self.num_variables + variable_id
         for residual, attention in zip(self.residual, self.attention, strict=True):
-            h = attention(residual(h, time, node, row_id), edge_index)
+            h = residual(h, time, node, label_graph, label_id)
+            h = attention(h, edge_index)
         return self.output(self.norm(h))

@@ -1,4 +1,4 @@
-"""Embeddings of time, of nodes and of being observed (sections 2.2 and 3.2)."""
+"""Embeddings of time and of nodes (sections 2.2 and 3.2)."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ import torch
 from torch import Tensor, nn
 
 
-class TimeEmbedding(nn.Module):
-    """Diffusion steps t [B] -> [B, D]: sinusoids; Linear; SiLU; Linear."""
+class Sinusoids(nn.Module):
+    """Positions [R, P] -> [R, D]: sine and cosine at D / 2 frequencies.
+
+    The frequencies fall from 1 to 1/10,000 and serve the P coordinates in turn.
+    """
 
     frequencies: Tensor
 
@@ -18,26 +21,69 @@ class TimeEmbedding(nn.Module):
         half = width // 2
         frequencies = torch.exp(-math.log(10_000) * torch.arange(half) / (half - 1))
         self.register_buffer("frequencies", frequencies, persistent=False)
+
+    def forward(self, position: Tensor) -> Tensor:
+        half, num_coordinates = len(self.frequencies), position.size(1)
+        if half < num_coordinates:
+            raise ValueError(
+                f"Positions of {num_coordinates} coordinates need a width of at least "
+                f"{2 * num_coordinates} (got {2 * half})."
+            )
+        turn = torch.arange(half, device=position.device) % num_coordinates
+        angle = position.index_select(1, turn) * self.frequencies  # [R, D / 2]
+        return torch.cat([angle.sin(), angle.cos()], dim=-1)
+
+
+class TimeEmbedding(nn.Module):
+    """Diffusion steps t [B] -> [B, D]: sinusoids; Linear; SiLU; Linear."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.sinusoids = Sinusoids(width)
         self.layers = nn.Sequential(
-            nn.Linear(2 * half, width), nn.SiLU(), nn.Linear(width, width)
+            nn.Linear(width, width), nn.SiLU(), nn.Linear(width, width)
         )
 
     def forward(self, t: Tensor) -> Tensor:
-        angle = t[:, None] * self.frequencies
-        return self.layers(torch.cat([angle.sin(), angle.cos()], dim=-1))
+        return self.layers(self.sinusoids(t[:, None]))
 
 
-class ExchangeableEmbedding(nn.Module):
-    """One vector per variable, shared by all its nodes (EE in the paper).
+class PositionEmbedding(nn.Module):
+    """A learned vector per variable plus sinusoids of the position, at any size.
 
-    With it the denoiser is equivariant to every relabelling of the nodes that keeps
-    the edges and each node's variable (the paper's theorem on invariance).
+    With the index in the array as position these are the paper's array embeddings (AE);
+    with the declared positions, or none, its exchangeable ones (EE). The denoiser is
+    equivariant to every relabelling of the nodes that keeps the edges and each node's
+    variable and position (the paper's theorem on invariance).
     """
 
     def __init__(self, num_variables: int, width: int) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.randn(num_variables, width))
+        self.sinusoids = Sinusoids(width)
 
-    def forward(self) -> Tensor:
-        """The table [V, D]; a node's row is its `variable_id`."""
-        return self.weight
+    def forward(self, label_variable: Tensor, label_position: Tensor) -> Tensor:
+        """Embeddings [R, D] of labels: variables [R] and coordinates [R, P]."""
+        node = self.weight.index_select(0, label_variable)
+        return node + self.sinusoids(label_position) if label_position.size(1) else node
+
+
+class IndependentEmbedding(nn.Module):
+    """A learned vector per node (IE in the paper), for graphs of one size only."""
+
+    def __init__(self, num_nodes: int, width: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(num_nodes, width))
+
+    def forward(self, label_variable: Tensor, label_position: Tensor) -> Tensor:
+        """Embeddings [R, D] of labels, one per node, whose position is its number."""
+        node, known = label_position.squeeze(1), len(self.weight)
+        (first,) = torch.where(node == 0)  # of each graph
+        sizes = torch.diff(first, append=first.new_tensor([len(node)]))
+        if (sizes != known).any():
+            raise ValueError(
+                f"Independent embeddings serve graphs of the {known} nodes that they "
+                "were made for: use array or exchangeable ones for other sizes "
+                f"(got {int(sizes[sizes != known][0])} nodes)."
+            )
+        return self.weight.index_select(0, node)

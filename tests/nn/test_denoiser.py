@@ -3,12 +3,13 @@
 import networkx as nx
 import pytest
 import torch
+from torch.nn import functional as F
 from torch.testing import assert_close
-from torch_geometric.data import Batch
 
-from gsdm_pyg import Denoiser, to_data
+from gsdm_pyg import Denoiser, GraphView, to_data
 from gsdm_pyg.data import collate
 from problems import BCMF
+from tests.runs import CountTask
 
 
 @pytest.fixture(params=["fused", "scatter"])
@@ -16,10 +17,10 @@ def backend(request):
     return request.param
 
 
-def denoiser_of(layers=3, backend="auto", columns=3, variables=4):
+def denoiser_of(layers=3, backend="auto", columns=3, variables=4, **arguments):
     """A denoiser without zero weights: fresh ones pass nothing from node to node."""
     denoiser = Denoiser(
-        columns, variables, width=16, layers=layers, heads=2, backend=backend
+        columns, variables, 16, layers, heads=2, backend=backend, **arguments
     )
     with torch.no_grad():
         for parameter in denoiser.parameters():
@@ -29,18 +30,25 @@ def denoiser_of(layers=3, backend="auto", columns=3, variables=4):
 
 def run(denoiser, batch, t):
     return denoiser(
-        batch.x, t, batch.observed, batch.variable_id, batch.edge_index, batch.batch
+        batch.x,
+        t,
+        batch.observed,
+        batch.edge_index,
+        batch.label_id,
+        batch.label_variable,
+        batch.label_position,
+        batch.label_variable_batch,
     )
 
 
-def instance(problem, seed=0):
+def instance(problem, seed=0, **view):
     """A graph with random values in all columns and a random half observed."""
     generator = torch.Generator().manual_seed(seed)
     masks = {
         name: torch.rand(variable.shape, generator=generator) < 0.5
         for name, variable in problem.graphical_model().variables.items()
     }
-    data = to_data(problem, {}, masks)
+    data = to_data(problem, {}, masks, GraphView(**view))
     data.x = torch.randn(data.x.shape, generator=generator)
     return data
 
@@ -48,10 +56,22 @@ def instance(problem, seed=0):
 # batching
 
 
-def test_batching_equals_one_graph_at_a_time(backend):
+VIEWS = [
+    {},
+    {"embedding": "array"},
+    {"edges": "complete"},
+    {"edges": "random"},
+    {"embedding": "array", "edges": "directed"},
+]
+
+
+@pytest.mark.parametrize("view", VIEWS, ids=lambda v: "-".join(v.values()) or "default")
+def test_batching_equals_one_graph_at_a_time(view, backend):
     denoiser = denoiser_of(backend=backend)
     sizes = [(1, 1, 1), (3, 2, 4), (2, 5, 1), (1, 1, 1), (4, 4, 2)]
-    graphs = [instance(BCMF(m=m, n=n, k=k), i) for i, (m, n, k) in enumerate(sizes)]
+    graphs = [
+        instance(BCMF(m=m, n=n, k=k), i, **view) for i, (m, n, k) in enumerate(sizes)
+    ]
     t = torch.tensor([0, 999, 412, 3, 250])
     for order in ([0, 1, 2, 3, 4], [4, 2, 0], [3, 3, 1, 1]):
         together = run(denoiser, collate([graphs[i] for i in order]), t[order])
@@ -64,9 +84,33 @@ def test_batching_equals_one_graph_at_a_time(backend):
 def test_backends_agree():
     fused, scatter = denoiser_of(backend="fused"), denoiser_of(backend="scatter")
     scatter.load_state_dict(fused.state_dict())
-    batch = collate([instance(BCMF(m=3, n=2, k=4)), instance(BCMF(m=1, n=4, k=2))])
+    problems = BCMF(m=3, n=2, k=4), BCMF(m=1, n=4, k=2)
     t = torch.tensor([10, 700])
-    assert_close(run(fused, batch, t), run(scatter, batch, t), rtol=1e-4, atol=1e-5)
+    for edges in ("structured", "complete", "random", "directed"):
+        batch = collate([instance(problem, edges=edges) for problem in problems])
+        assert_close(run(fused, batch, t), run(scatter, batch, t), rtol=1e-4, atol=1e-5)
+
+
+def dense_attention(conv, x, sizes):
+    """softmax(q k^T / sqrt(C)) v over all the nodes of each graph."""
+    qkv = (x @ conv.lin_qkv.weight.T).view(len(x), 3, conv.heads, conv.out_channels)
+    outputs = [
+        F.scaled_dot_product_attention(*part.permute(1, 2, 0, 3))  # [H, n, C]
+        for part in qkv.split(sizes)
+    ]
+    return torch.cat([out.transpose(0, 1).flatten(1) for out in outputs])
+
+
+def test_a_complete_graph_is_dense_attention(backend):
+    problems = BCMF(m=3, n=2, k=4), BCMF(m=1, n=4, k=2)
+    graphs = [instance(problem, edges="complete") for problem in problems]
+    denoiser, batch = denoiser_of(backend=backend), collate(graphs)
+    t, sizes = torch.tensor([10, 700]), [graph.num_nodes for graph in graphs]
+    found = run(denoiser, batch, t)
+    for block in denoiser.attention:
+        conv = block.attention
+        conv.forward = lambda x, _, conv=conv: dense_attention(conv, x, sizes)
+    assert_close(found, run(denoiser, batch, t), rtol=1e-4, atol=1e-5)
 
 
 # invariance
@@ -124,6 +168,51 @@ def test_swapping_two_entries_of_one_matrix_changes_the_output(backend):
     assert (after - before).abs().max() > 1e-2
 
 
+TABLE = CountTask(n=3)
+
+
+def moved_by(embedding, order_of):
+    """How far relabelling x, c and s moves the output of each node, up to its name."""
+    graph = TABLE.graphical_model()
+    order = torch.cat([order_of(graph.node_ids(name)).flatten() for name in "xcs"])
+    data = instance(TABLE, embedding=embedding)
+    other = data.clone()
+    other.x, other.observed = data.x[order], data.observed[order]
+    nodes = graph.num_nodes if embedding == "independent" else None
+    denoiser = denoiser_of(variables=3, num_nodes=nodes)
+    before, after = (
+        run(denoiser, collate([d]), torch.tensor([500])) for d in (data, other)
+    )
+    return (after - before[order]).abs().max()
+
+
+@pytest.mark.parametrize(
+    "embedding, rows_exchange, columns_exchange",
+    [
+        ("shared", True, True),
+        ("exchangeable", False, True),
+        ("array", False, False),
+        ("independent", False, False),
+    ],
+)
+def test_embeddings_keep_the_symmetries_that_they_should(
+    embedding, rows_exchange, columns_exchange
+):
+    order = torch.tensor([2, 0, 1])
+    rows = moved_by(embedding, lambda ids: ids[order])
+    columns = moved_by(embedding, lambda ids: ids[:, order] if ids.dim() == 2 else ids)
+    for moved, exchange in [(rows, rows_exchange), (columns, columns_exchange)]:
+        assert moved < 1e-4 if exchange else moved > 1e-2
+
+
+def test_independent_embeddings_refuse_another_size():
+    denoiser = denoiser_of(variables=3, num_nodes=TABLE.graphical_model().num_nodes)
+    graphs = [instance(CountTask(n=n), embedding="independent") for n in (3, 2, 3)]
+    run(denoiser, collate(graphs[::2]), torch.tensor([1, 2]))
+    with pytest.raises(ValueError, match=r"the 21 nodes.*array.*\(got 10 nodes\)"):
+        run(denoiser, collate(graphs), torch.tensor([1, 2, 3]))
+
+
 # information flow
 
 
@@ -138,12 +227,11 @@ def gradients(denoiser, batch, t):
     return torch.stack(rows).abs().sum(-1)  # [N, N], outputs by inputs
 
 
-def hops(problem):
-    """Distances [N, N] along the edges, infinite where there is no path."""
-    network = problem.graphical_model().to_networkx().to_undirected()
+def hops(network):
+    """Distances [N, N] to each node from others, infinite where there is no path."""
     lengths = dict(nx.all_pairs_shortest_path_length(network))
     nodes = range(network.number_of_nodes())
-    return torch.tensor([[lengths[a].get(b, torch.inf) for b in nodes] for a in nodes])
+    return torch.tensor([[lengths[b].get(a, torch.inf) for b in nodes] for a in nodes])
 
 
 @pytest.mark.parametrize("layers", [1, 2, 3])
@@ -151,10 +239,21 @@ def test_information_travels_one_edge_per_layer(layers, backend):
     problem = BCMF(m=2, n=2, k=2)
     batch = collate([instance(problem)])
     gradient = gradients(denoiser_of(layers, backend), batch, torch.tensor([100]))
-    distance = hops(problem)
+    distance = hops(problem.graphical_model().to_networkx().to_undirected())
     assert distance.max() > layers  # there is something out of reach
     assert (gradient[distance > layers] == 0).all()
     assert (gradient[distance <= layers] > 0).all()
+
+
+@pytest.mark.parametrize("layers", [1, 4])
+def test_directed_edges_pass_no_information_upwards(layers, backend):
+    problem = BCMF(m=2, n=2, k=2)
+    batch = collate([instance(problem, edges="directed")])
+    gradient = gradients(denoiser_of(layers, backend), batch, torch.tensor([100]))
+    distance = hops(problem.graphical_model().to_networkx())
+    assert (gradient[distance > layers] == 0).all()
+    assert (gradient[distance <= layers] > 0).all()
+    assert (gradient[:8, 8:] == 0).all()  # neither C nor E reaches A and R
 
 
 def test_no_information_passes_between_graphs_of_a_batch(backend):
@@ -178,7 +277,7 @@ def test_fresh_blocks_are_the_identity():
 def changed(**replaced):
     """How far each node's output moves when an input is replaced, [N]."""
     denoiser = denoiser_of(layers=2)
-    batch = Batch.from_data_list([instance(PROBLEM)])
+    batch = collate([instance(PROBLEM)])
     before = run(denoiser, batch, torch.tensor([100]))
     t = torch.tensor([replaced.pop("t", 100)])
     for name, value in replaced.items():
@@ -189,7 +288,7 @@ def changed(**replaced):
 def test_every_node_feels_time_its_variable_and_being_observed():
     assert (changed(t=600) > 1e-4).all()
     assert (changed(observed=torch.logical_not) > 1e-4).all()
-    assert (changed(variable_id=lambda v: (v + 1) % 4) > 1e-4).all()
+    assert (changed(label_variable=lambda v: (v + 1) % 4) > 1e-4).all()
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,147 @@
+"""Models that see problems in other ways: by embedding, edges and intermediates."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import get_args
+
+import pytest
+import torch
+
+from gsdm_pyg import GSDM, GraphView, ProblemBatches, Role
+from gsdm_pyg.evaluation import evaluate
+from gsdm_pyg.graphical_model import Edges
+from gsdm_pyg.view import Embedding, Intermediates
+from problems import BCMF
+from tests.runs import CountTask, seeded, tiny_model
+
+PROBLEM = CountTask(n=2)
+KEYS = ("embedding", "edges", "intermediates")
+VIEWS = list(product(*map(get_args, (Embedding, Edges, Intermediates))))
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_an_unknown_choice_is_refused_with_the_known_ones(key):
+    with pytest.raises(ValueError, match=rf"{key} is one of \w+, .*\(got 'none'\)"):
+        GraphView(**{key: "none"})
+    with pytest.raises(ValueError, match=rf"{key} is one of"):
+        GSDM.from_problem(PROBLEM, **{key: "none"})
+
+
+def test_only_unsupervised_intermediates_are_silent():
+    for intermediates, role in product(get_args(Intermediates), Role):
+        expected = (intermediates, role) == ("unsupervised", Role.INTERMEDIATE)
+        assert GraphView(intermediates=intermediates).silences(role) == expected
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("view", VIEWS, ids="-".join)
+def test_every_view_trains_and_samples(view):
+    model = GSDM.from_problem(
+        PROBLEM, width=8, layers=1, **dict(zip(KEYS, view, strict=True))
+    )
+    before = model.denoiser.output.weight.clone()
+    model.fit(max_steps=2, batch_size=2)
+    assert all(p.isfinite().all() for p in model.parameters())
+    assert not torch.equal(model.denoiser.output.weight, before)
+    samples = model.sample(PROBLEM, {"s": torch.ones(2)}, steps=2, generator=seeded(0))
+    assert list(samples) == (["x", "c", "s"] if view[2] == "keep" else ["x", "s"])
+    assert all(value.isfinite().all() for value in samples.values())
+
+
+# intermediates
+
+
+@pytest.mark.parametrize("intermediates", ["drop", "unsupervised"])
+def test_intermediates_that_are_not_supervised_vanish(intermediates):
+    model = tiny_model(PROBLEM, intermediates=intermediates)
+    samples = model.sample(PROBLEM, {"s": torch.ones(2)}, 3, steps=2)
+    assert {name: value.shape for name, value in samples.items()} == {
+        "x": (3, 2, 2),
+        "s": (3, 2),
+    }
+    assert torch.equal(samples["s"], torch.ones(3, 2))
+    with pytest.raises(ValueError, match=r"given takes the variables x, s \(got 'c'\)"):
+        model.sample(PROBLEM, {"c": torch.ones(2, 2)})
+    result = evaluate(model, PROBLEM, num_instances=2, steps=2)
+    assert [list(sample) for sample in result.samples] == [["x", "s"]] * 2
+    assert 0 <= result.metrics["wrong"] <= 1
+
+
+def seen_by_denoiser(model, run):
+    """The values [N, W] that the denoiser gets while something runs, call by call."""
+    seen = []
+    hook = model.denoiser.register_forward_pre_hook(
+        lambda module, inputs: seen.append(inputs[0].clone())
+    )
+    run()
+    hook.remove()
+    return seen
+
+
+def test_unsupervised_intermediates_enter_as_zero():
+    model = tiny_model(PROBLEM, intermediates="unsupervised")
+    batch = ProblemBatches(PROBLEM, 3, observe="mixed", view=model.view).batch(0)
+    trained = seen_by_denoiser(model, lambda: model.loss(batch))
+    sampled = seen_by_denoiser(model, lambda: model.sample(PROBLEM, steps=3))
+    assert len(trained) == 1 and len(sampled) == 3
+    for x in trained + sampled:
+        silent = batch.variable_id[: len(x)] == 1
+        assert (x[silent] == 0).all()
+        assert (x[~silent] != 0).any(-1).all()
+
+
+def test_unsupervised_intermediates_take_no_loss():
+    model = tiny_model(PROBLEM, intermediates="unsupervised")
+    batch = ProblemBatches(PROBLEM, 3, view=model.view).batch(0)
+    outputs = []
+    model.denoiser.register_forward_hook(lambda *call: outputs.append(call[2]))
+    (gradient,) = torch.autograd.grad(model.loss(batch), outputs)
+    latent = batch.variable_id == 0
+    assert (gradient[~latent] == 0).all()
+    assert (gradient[latent] != 0).any(-1).all()
+
+
+def test_unsupervised_intermediates_still_pass_information():
+    model = tiny_model(PROBLEM, layers=2, intermediates="unsupervised")
+    first, second = (
+        model.sample(PROBLEM, {"s": torch.full((2,), s)}, steps=2, generator=seeded(0))
+        for s in (0.0, 2.0)
+    )
+    assert not torch.allclose(first["x"], second["x"])  # s reaches x through c alone
+
+
+# sizes
+
+
+def test_model_with_independent_embeddings_refuses_another_size():
+    model = tiny_model(BCMF(m=2, n=3, k=2), embedding="independent")
+    model.sample(BCMF(m=2, n=3, k=2), steps=1)
+    for other in (BCMF(m=3, n=2, k=2), BCMF(m=2, n=3, k=1)):  # as many nodes, and fewer
+        for refused in (model.sample, model.fit, lambda p: evaluate(model, p)):
+            with pytest.raises(ValueError) as caught:
+                refused(other)
+            message = str(caught.value)
+            assert "one size, A [2, 2], R [2, 3], C [2, 3, 2], E [2, 3]: " in message
+            assert f"(got A [{other.m}, {other.k}], " in message
+            assert "'array' or 'exchangeable'" in message
+
+
+def test_independent_embeddings_refuse_a_family_of_sizes():
+    family = BCMF.family(m=(1, 2), n=3, k=2)
+    with pytest.raises(ValueError, match=r"one size, A \[2, 2\].*\(got A \[1, 2\]"):
+        GSDM.from_problem(family, embedding="independent")
+    GSDM.from_problem(BCMF.family(m=2, n=3, k=2), embedding="independent")
+
+
+@pytest.mark.parametrize("embedding", ["exchangeable", "array", "shared"])
+def test_other_embeddings_take_any_size(embedding):
+    model = tiny_model(CountTask.family(n=(1, 2)), embedding=embedding)
+    samples = model.sample(CountTask(n=4), steps=1)
+    assert samples["x"].shape == (1, 4, 4)
+
+
+def test_an_independent_model_has_as_many_vectors_as_nodes():
+    model = tiny_model(PROBLEM, embedding="independent", intermediates="drop")
+    assert model.denoiser.embed_node.weight.shape == (6, 8)
+    assert model.shapes == {"x": [2, 2], "s": [2]}
