@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import sys
 from collections.abc import Sequence
@@ -91,7 +92,7 @@ def run_evaluation(options: argparse.Namespace) -> None:
     for name, value in result.metrics.items():
         print(f"{name}: {value:.4f} (answers from the prior: {prior[name]:.4f})")
     if options.out is not None:
-        _write(options.out, json.dumps(result.metrics, indent=2).encode())
+        _write(options.out, json.dumps(_strict(result.metrics), indent=2).encode())
     if options.pictures is not None:
         save_pictures(problem, result, 4, options.pictures, f"seed{options.seed}")
 
@@ -235,7 +236,10 @@ def _finish(
         figures = ", ".join(f"{n} {v:.4f}" for n, v in result.metrics.items())
         print(f"{label(problem)}: {figures}")
     rows = {label(problem): result.metrics for problem, result in results.items()}
-    _write(run_dir / "metrics.json", json.dumps(rows, indent=2).encode())
+    _write(
+        run_dir / "metrics.json",
+        json.dumps({n: _strict(r) for n, r in rows.items()}, indent=2).encode(),
+    )
     details = "\n".join(
         [
             f"Trained for {steps} with seed {config.seed}.",
@@ -243,7 +247,7 @@ def _finish(
             f"Means over {settings.final_instances} fresh instances, averaged weights, "
             f"{settings.steps} steps of {settings.solver}, seed {config.seed}:",
             "",
-            *(f"- {name}: {json.dumps(row)}" for name, row in rows.items()),
+            *(f"- {name}: {json.dumps(_strict(row))}" for name, row in rows.items()),
             "",
             "```yaml",
             dump_config(config).strip(),
@@ -315,6 +319,11 @@ def _write_arrays(path: Path, arrays: dict[str, Any]) -> None:
     partial = path.with_name(f".{path.stem}.{os.getpid()}.npz")
     np.savez_compressed(partial, **arrays)
     os.replace(partial, path)
+
+
+def _strict(metrics: dict[str, float]) -> dict[str, float | None]:
+    """Metrics as JSON knows them: null instead of NaN."""
+    return {name: None if math.isnan(v) else v for name, v in metrics.items()}
 
 
 def _write(path: Path, content: bytes) -> None:

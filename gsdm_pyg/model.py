@@ -299,6 +299,8 @@ class GSDM(ModelFolder, library_name="gsdm_pyg", model_card_template=CARD):
     ) -> Self:
         """Train with Lightning; afterwards the model has the averaged (EMA) weights.
 
+        The process keeps the memory it frees from then on, see `keep_freed_memory`.
+
         Args:
             source: Where instances come from; the one of `from_problem` by default.
             max_steps: Stop after this many steps.

@@ -42,6 +42,7 @@ class Problem(ABC):
 
     registry: ClassVar[dict[str, type[Problem]]] = {}
     reference: ClassVar[str | None] = None  # path/to/file.py:ClassName, if loaded so
+    partial: ClassVar[Sequence[str]] = ()  # metrics that only some instances have
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -80,14 +81,17 @@ class Problem(ABC):
         """A picture of one sample beside the truth."""
 
     def summary(self, judged: Sequence[Mapping[str, float]]) -> dict[str, float]:
-        """Metrics of many instances as one of each: the mean of those not NaN."""
-        return {
-            name: torch.tensor([float(j[name]) for j in judged])
-            .double()
-            .nanmean()
-            .item()
-            for name in judged[0]
-        }
+        """Metrics of many instances as one of each: their means.
+
+        A metric named in `partial` is the mean over the instances that have it, those
+        where it is not NaN.
+        """
+        means = {}
+        for name in judged[0]:
+            values = torch.tensor([float(j[name]) for j in judged], dtype=torch.double)
+            mean = values.nanmean() if name in self.partial else values.mean()
+            means[name] = mean.item()
+        return means
 
     def observe(
         self, generator: torch.Generator | None = None, mode: Observe = "roles"

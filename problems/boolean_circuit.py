@@ -33,6 +33,8 @@ class BooleanCircuit(Problem):
     n: int
     gate_seed: Seed = 0
 
+    partial = ("accuracy_at_0", "accuracy_at_1")
+
     def __post_init__(self) -> None:
         super().__post_init__()
         seed = self.gate_seed

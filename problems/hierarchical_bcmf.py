@@ -24,6 +24,8 @@ class HierarchicalBCMF(BCMF):
         given: What is observed. With "nothing", all of A, R, K and E are asked for.
     """
 
+    partial = ("rank_accuracy",)
+
     def graphical_model(self) -> GraphicalModel:
         graph = super().graphical_model()
         A, R = graph.node_ids("A"), graph.node_ids("R")

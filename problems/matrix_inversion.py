@@ -1,6 +1,5 @@
 """Matrix inversion (the paper's appendix): BCMF with real numbers, solved for R."""
 
-import statistics
 from typing import Literal
 
 import torch
@@ -53,8 +52,8 @@ class MatrixInversion(Problem):
 
     def summary(self, judged):
         """The mean, and the median: some matrices are nearly singular."""
-        median = statistics.median(j["rmse"] for j in judged)
-        return {**super().summary(judged), "median_rmse": median}
+        rmse = torch.tensor([j["rmse"] for j in judged], dtype=torch.double)
+        return {**super().summary(judged), "median_rmse": rmse.quantile(0.5).item()}
 
     def plot(self, sample, truth) -> Figure:
         """A and the sampled R, then A R beside E in the same colours."""

@@ -30,10 +30,12 @@ class Sorting(Problem):
 
     def graphical_model(self) -> GraphicalModel:
         n, graph = self.n, GraphicalModel()
+        rank = torch.arange(n)  # the order of u does not matter, that of s does
+        row = (rank[:, None],)
         u = graph.add_variable("u", (n,), role=Role.OBSERVED)
-        P = graph.add_variable("P", (n, n), Categorical(2))
-        C = graph.add_variable("C", (n, n), role=Role.INTERMEDIATE)
-        s = graph.add_variable("s", (n,))
+        P = graph.add_variable("P", (n, n), Categorical(2), positions=row)
+        C = graph.add_variable("C", (n, n), role=Role.INTERMEDIATE, positions=row)
+        s = graph.add_variable("s", (n,), positions=(rank,))
         graph.connect(u, C)  # C[i, j] = P[i, j] * u[j]
         graph.connect(P, C)
         graph.connect(C, s[:, None])  # s[i] = sum_j C[i, j]

@@ -38,6 +38,8 @@ class Sudoku(Problem):
     clues: int | None = None
     grids: Grids = "all"
 
+    partial = ("exact",)
+
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.n < 2:

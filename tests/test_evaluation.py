@@ -34,8 +34,16 @@ def test_metrics_are_means_over_the_instances(model):
 
 
 def test_a_summary_averages_each_metric_over_the_instances_that_have_it():
+    class Partial(CopyTask):
+        partial = ("b",)
+
+    problem = Partial(n=2)
     judged = [{"a": 1.0, "b": 0.0}, {"a": 2.0, "b": math.nan}]
-    assert PROBLEM.summary(judged) == {"a": 1.5, "b": 0.0}
+    assert problem.summary(judged) == {"a": 1.5, "b": 0.0}
+
+
+def test_a_sample_that_is_not_finite_spoils_the_summary():
+    assert math.isnan(PROBLEM.summary([{"rmse": 0.1}, {"rmse": math.nan}])["rmse"])
 
 
 def test_answers_keep_what_was_observed(model):

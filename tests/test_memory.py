@@ -11,7 +11,7 @@ import torch
 from gsdm_pyg.memory import keep_freed_memory
 if sys.argv[1] == "keep":
     keep_freed_memory()
-for _ in range(3):
+for _ in range(10):
     torch.ones(2**24)
 before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 for _ in range(10):
@@ -26,4 +26,4 @@ def test_freed_memory_is_used_again_without_page_faults():
         mode: int(subprocess.check_output([sys.executable, "-c", FAULTS, mode]))
         for mode in ("keep", "return")
     }
-    assert faults["keep"] < 1_000 < faults["return"]
+    assert 2 * faults["keep"] < faults["return"]

@@ -91,13 +91,15 @@ def test_unsupervised_intermediates_enter_as_zero():
         assert (x[~silent] != 0).any(-1).all()
 
 
-def test_unsupervised_intermediates_take_no_loss():
-    model = tiny_model(PROBLEM, intermediates="unsupervised")
-    batch = ProblemBatches(PROBLEM, 3, view=model.view).batch(0)
+@pytest.mark.parametrize("problem", [PROBLEM, BCMF(m=2, n=3, k=2)], ids=["bits", "C"])
+def test_unsupervised_intermediates_take_no_loss(problem):
+    model = tiny_model(problem, intermediates="unsupervised", discrete_loss="squared")
+    batch = ProblemBatches(problem, 3, view=model.view).batch(0)
     outputs = []
     model.denoiser.register_forward_hook(lambda *call: outputs.append(call[2]))
     (gradient,) = torch.autograd.grad(model.loss(batch), outputs)
-    latent = batch.variable_id == 0
+    role = [v.role for v in problem.graphical_model().variables.values()]
+    latent = torch.tensor([role[v] is Role.LATENT for v in batch.variable_id])
     assert (gradient[~latent] == 0).all()
     assert (gradient[latent] != 0).any(-1).all()
 

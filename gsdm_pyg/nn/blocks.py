@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from gsdm_pyg.nn.structured_attention import Backend, StructuredAttentionConv
 from gsdm_pyg.ops import node_norm
@@ -43,6 +44,8 @@ class AddLinear(nn.Linear):
         nn.init.zeros_(self.weight)
 
     def forward(self, x: Tensor, h: Tensor) -> Tensor:  # type: ignore[override]
+        if torch.is_autocast_enabled(h.device.type):  # keeps h in its own precision
+            return h + F.linear(x, self.weight)
         return torch.addmm(h, x, self.weight.t())
 
 

@@ -2,8 +2,8 @@
 
     y = LayerNorm(x + table[row_id]),   then SiLU if asked
 
-On the CPU one kernel reads x and writes y, and its backward keeps nothing but x;
-everywhere else, and inside `torch.compile`, torch's own operators serve.
+On the CPU one kernel reads x and writes y, and of the size of x its backward keeps
+nothing but x; everywhere else, and inside `torch.compile`, torch's own operators serve.
 """
 
 import torch
@@ -33,30 +33,37 @@ def node_norm(
         silu: Whether to apply SiLU to the result.
         eps: Added to the variance.
     """
-    if not _is_fused(x, weight, table):
+    if (table is None) != (row_id is None):
+        raise ValueError(
+            "table and row_id go together: pass both or neither "
+            f"(got {type(table).__name__} and {type(row_id).__name__})."
+        )
+    if not _is_fused(x, weight, shift, table):
         if table is not None and row_id is not None:
             x = x + table.index_select(0, row_id)
         y = F.layer_norm(x, weight.shape, weight, shift, eps)
         return F.silu(y) if silu else y
     if row_id is not None and table is not None:
         _check_rows(x, table, row_id)
+        row_id = row_id.contiguous()
     return FusedNorm.apply(x, weight, shift, table, row_id, silu, eps)
 
 
-def _is_fused(x: Tensor, weight: Tensor, table: Tensor | None) -> bool:
-    tensors = [x, weight] if table is None else [x, weight, table]
-    plain = all(type(t) in (Tensor, torch.nn.Parameter) for t in tensors)
+def _is_fused(x: Tensor, weight: Tensor, shift: Tensor, table: Tensor | None) -> bool:
+    rows = [weight, shift] if table is None else [weight, shift, table]
+    plain = all(type(t) in (Tensor, torch.nn.Parameter) for t in (x, *rows))
     if cpu is None or torch.compiler.is_compiling() or not plain:
         return False
-    same = all(t.device.type == "cpu" and t.dtype == x.dtype for t in tensors)
-    return same and all(t.is_contiguous() for t in tensors) and cpu.norm.fits(x)
+    return weight.dim() == shift.dim() == 1 and cpu.norm.fits(x, *rows)
 
 
 def _check_rows(x: Tensor, table: Tensor, row_id: Tensor) -> None:
-    if row_id.shape != x.shape[:1] or row_id.dtype != torch.long:
+    wrong = row_id.shape != x.shape[:1] or row_id.dtype != torch.long
+    if wrong or not row_id.is_cpu or table.dim() != 2:
         raise ValueError(
-            f"row_id must be int64 with one entry per row of x, {x.size(0)} "
-            f"(got {row_id.dtype} of shape {tuple(row_id.shape)})."
+            f"table must be [M, D], and row_id int64 on the CPU with one entry per row "
+            f"of x, {x.size(0)} (got {tuple(table.shape)}, and {row_id.dtype} of shape "
+            f"{tuple(row_id.shape)} on {row_id.device})."
         )
     if len(row_id):
         low, high = (int(end) for end in row_id.aminmax())

@@ -109,3 +109,31 @@ def test_compiled_graphs_contain_no_break():
         compiled(x, weight, shift, table, row_id, True),
         node_norm(x, weight, shift, table, row_id, True),
     )
+
+
+def test_strided_and_other_inputs_give_the_same_numbers():
+    x, weight, shift, table, row_id = inputs(6, 16)
+    expected = node_norm(x, weight, shift, table, row_id, silu=True)
+    spread = torch.stack([row_id, row_id], dim=1)[:, 0]
+    wide = torch.stack([shift, shift], dim=1)[:, 0]
+    assert_close(node_norm(x, weight, shift, table, spread, silu=True), expected)
+    assert_close(node_norm(x, weight, wide, table, row_id, silu=True), expected)
+    plain = node_norm(x, weight, shift)
+    assert_close(node_norm(x.view(2, 3, 16), weight, shift), plain.view(2, 3, 16))
+
+
+def test_the_default_dtype_does_not_matter():
+    x, weight, shift, _, _ = inputs(300, 16)
+    expected = torch.autograd.grad(node_norm(x, weight, shift).square().sum(), weight)
+    torch.set_default_dtype(torch.float64)
+    try:
+        result = torch.autograd.grad(node_norm(x, weight, shift).square().sum(), weight)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert_close(result, expected)
+
+
+def test_a_table_needs_its_rows():
+    x, weight, shift, table, _ = inputs(6, 16)
+    with pytest.raises(ValueError, match=r"go together.*got Tensor and NoneType"):
+        node_norm(x, weight, shift, table)

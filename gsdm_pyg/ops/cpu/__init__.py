@@ -1,8 +1,8 @@
-"""CSR attention on the CPU: Numba kernels on short vectors.
+"""CSR attention and norms on the CPU: Numba kernels on short vectors.
 
 From the ground up: `vector`, `vector_math` and `exponential` (one value holds a head's
 channels), `edge_block` (a few edges at once), `task` and `schedule` (what a thread
-computes), the three files of kernels, `compile`, `threads`, `memory` and `launch`.
+computes), the files of kernels, `compile`, `threads`, `memory`, `launch` and `norm`.
 """
 
 from gsdm_pyg.ops.cpu import norm

@@ -42,10 +42,13 @@ def source_digest() -> str:
 
 @cache
 def announce() -> None:
-    logger.info(
-        "Loading the CPU kernels. The first use of a number of channels or a dtype "
-        "compiles for some seconds, and is cached on disk."
-    )
+    """Say once, before the first kernel, that a new machine has to compile."""
+    cache = Path(__file__).with_name("__pycache__")
+    if not any(cache.glob(f"*{source_digest()}*")):
+        logger.warning(
+            "Compiling the CPU kernels: the first use of each number of channels and "
+            "dtype takes some seconds and is cached on disk."
+        )
 
 
 @cache

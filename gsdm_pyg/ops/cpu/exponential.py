@@ -21,7 +21,9 @@ SMALLEST = -127.0  # 2^x is 0 from here on down
 ROUND = 1.5 * 2.0**23 + 127.0  # added to x, leaves round(x) + 127 in the lowest bits
 # Kernels read these numbers from memory, as operands of their instructions: constants
 # in the code would be loaded into registers, which the channels of a head need.
-CONSTANTS = torch.tensor([SMALLEST, ROUND, *EXP2, *LOG2])[:, None].repeat(1, 8)
+CONSTANTS = torch.tensor(
+    [SMALLEST, ROUND, *EXP2, *LOG2], dtype=torch.float32, device="cpu"
+)[:, None].repeat(1, 8)
 EXP2_AT, LOG2_AT = 2, 2 + len(EXP2)
 
 

@@ -81,7 +81,7 @@ class Launch:
         self.pieces = pieces = -(-task.edges // PIECE) or 1
         tables, owners = min(self.threads, pieces) * WORKSPACE, 16 * pieces
         parts = 2 * pieces * heads * part * 8
-        self.memory = torch.empty(tables + owners + parts, dtype=torch.uint8)
+        self.memory = empty((tables + owners + parts,), torch.uint8)
         task.tables = self.memory.data_ptr()
         task.owners = task.tables + tables
         task.parts = task.owners + owners
@@ -137,7 +137,7 @@ def forward(
     q, k, v = split(qkv)
     out = empty((rows, heads, channels), like.dtype)
     accum = torch.float64 if like.dtype == torch.float64 else torch.float32
-    lse = torch.empty((rows, heads), dtype=accum)
+    lse = empty((rows, heads), accum)
     launch = Launch(*graph, qkv[-1].size(0), heads, scale, channels + 2)
     launch.put(q=q, k=k, v=v, out=rows_of(out))
     launch.task.lse = lse.data_ptr()
@@ -176,7 +176,7 @@ def backward(
     inputs = qkv if bias is None else [*qkv, bias]
     grads = [empty(x.shape, x.dtype) for x in inputs]
     dq, dk, dv = split(grads[: len(qkv)])
-    stats = torch.empty((rows, heads, 2), dtype=lse.dtype)
+    stats = empty((rows, heads, 2), lse.dtype)
     kind, biased = (channels, STORAGE[out.dtype]), bias is not None
     options = (*kind, q.row == k.row == v.row, biased)
 

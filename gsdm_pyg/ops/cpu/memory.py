@@ -18,7 +18,7 @@ ADVICE = getattr(mmap, "MADV_HUGEPAGE", None)  # Linux only
 
 def empty(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
     """`torch.empty`, on huge pages where the system grants them and it is large."""
-    tensor = torch.empty(shape, dtype=dtype)
+    tensor = torch.empty(shape, dtype=dtype, device="cpu")
     size = tensor.nbytes
     if ADVICE is not None and size > LARGE:
         page = mmap.PAGESIZE

@@ -15,11 +15,18 @@ from gsdm_pyg.ops.cpu.threads import run
 WIDEST = 1024  # of the rows that the kernels are compiled for
 
 
-def fits(x: Tensor) -> bool:
-    """Whether the kernels take rows like those of x."""
+def fits(x: Tensor, *rows: Tensor) -> bool:
+    """Whether the kernels take x [N, D] with these rows [D] or tables of them."""
     width = x.size(-1)
-    fits = width % LANES == 0 and 0 < width <= WIDEST
-    return fits and x.dtype == torch.float32 and x.is_contiguous()
+    if x.dim() != 2 or width % LANES or not 0 < width <= WIDEST:
+        return False
+    return all(
+        t.is_cpu
+        and t.dtype == torch.float32
+        and t.is_contiguous()
+        and t.size(-1) == width
+        for t in (x, *rows)
+    )
 
 
 def launch(
@@ -59,7 +66,7 @@ def forward(
 ) -> tuple[Tensor, Tensor]:
     """The result [N, D], and mean and rstd of every row, [N, 2]."""
     y = empty(x.shape, x.dtype)
-    stats = torch.empty(x.size(0), 2)
+    stats = empty((x.size(0), 2), x.dtype)
     if len(x):
         addresses = {"y": y.data_ptr(), "stats": stats.data_ptr()}
         launch("norm", x, weight, shift, table, row_id, silu, eps, **addresses)
@@ -78,7 +85,7 @@ def backward(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients of x + table[row_id], of weight and of shift."""
     dx = empty(x.shape, x.dtype)
-    parts = torch.empty(-(-x.size(0) // ROWS), 2, x.size(1))
+    parts = empty((-(-x.size(0) // ROWS), 2, x.size(1)), x.dtype)
     if len(x):
         addresses = {"dy": dy, "stats": stats, "dx": dx, "parts": parts}
         at = {name: tensor.data_ptr() for name, tensor in addresses.items()}
