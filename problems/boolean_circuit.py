@@ -51,10 +51,12 @@ class BooleanCircuit(Problem):
 
     def graphical_model(self) -> GraphicalModel:
         num_inputs, binary, graph = 2**self.n, Categorical(2), GraphicalModel()
-        nodes = [graph.add_variable("x", (num_inputs,), binary, Role.OBSERVED)]
+        each, role = torch.arange(num_inputs), Role.OBSERVED  # no two gates are alike
+        nodes = [graph.add_variable("x", each.shape, binary, role, positions=(each,))]
         if self.n > 1:
-            inner = (num_inputs - 2,)
-            nodes.append(graph.add_variable("h", inner, binary, Role.INTERMEDIATE))
+            inner, role = each[:-2], Role.INTERMEDIATE
+            h = graph.add_variable("h", inner.shape, binary, role, positions=(inner,))
+            nodes.append(h)
         nodes.append(graph.add_variable("y", (), binary)[None])
         node = torch.cat(nodes)
         graph.connect(node[:-1].view(-1, 2), node[num_inputs:, None])

@@ -63,7 +63,9 @@ class Sudoku(Problem):
 
     def graphical_model(self) -> GraphicalModel:
         a, b, n, graph = self.a, self.b, self.n, GraphicalModel()
-        cells = graph.add_variable("cells", (n, n), Categorical(n))
+        line = torch.arange(n)
+        alike = (line[:, None], line // b)  # cells of one row within one block
+        cells = graph.add_variable("cells", (n, n), Categorical(n), positions=alike)
         graph.factor(cells)  # one of each digit per row ...
         graph.factor(cells.T)  # ... per column ...
         blocks = cells.view(b, a, a, b).transpose(1, 2)  # [band, stack, row, column]
