@@ -107,23 +107,38 @@ def test_data_loader_workers_can_call(several_threads):
     assert_close(torch.cat(list(loader)), expected)
 
 
-AGAIN = """
-import logging, torch
-logging.basicConfig(level=logging.INFO, format="%(name)s: %(message)s")
+USE = """
+import sys, torch
 from gsdm_pyg.ops import csr_self_attention
-from gsdm_pyg.ops.cpu.compile import LOADED
+from gsdm_pyg.ops.cpu import compile
+if sys.argv[1:]:
+    compile.source_digest = lambda: sys.argv[1]  # as if the kernels were new
 qkv = torch.randn(2, 3, 1, 12, requires_grad=True)
 for _ in range(2):
     out = csr_self_attention(qkv, torch.tensor([0, 1, 2]), torch.tensor([1, 0]))
     out.sum().backward()
-print(len(LOADED), sum(kernel.cache_hits for kernel in LOADED))
+print(len(compile.LOADED), sum(kernel.cache_hits for kernel in compile.LOADED))
 """
 
 
-def test_another_process_compiles_nothing_again_and_says_so_once():
-    attend(*example())
-    result = subprocess.run(
-        [sys.executable, "-c", AGAIN], capture_output=True, text=True, check=True
+def use_in_another_process(*arguments, **environment):
+    return subprocess.run(
+        [sys.executable, "-c", USE, *arguments],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=os.environ | environment,
     )
+
+
+def test_another_process_compiles_nothing_again_and_says_nothing():
+    attend(*example())
+    result = use_in_another_process()
     assert result.stdout.split() == ["3", "3"]  # forward, stats, backward: all cached
-    assert result.stderr.count("gsdm_pyg: Loading the CPU kernels") == 1
+    assert result.stderr == ""
+
+
+def test_a_process_that_compiles_says_so_once(tmp_path):
+    result = use_in_another_process("new", NUMBA_CACHE_DIR=str(tmp_path))
+    assert result.stdout.split() == ["3", "0"]
+    assert result.stderr.count("Compiling the CPU kernels") == 1
