@@ -10,8 +10,8 @@ def keep_freed_memory() -> None:
     """Tell the C library not to return freed memory to the system; Linux only.
 
     By default large tensors come fresh from the system each time, and the first write
-    to each of their pages is a fault, which costs a training step on the CPU dearly.
-    The process then stays as large as it was at its peak.
+    to each of their pages is a fault. With this set, the process stays as large as it
+    was at its peak.
     """
     if sys.platform == "linux":
         mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # glibc and musl differ

@@ -53,7 +53,7 @@ class GSDM(ModelFolder, library_name="gsdm_pyg", model_card_template=CARD):
         dropout: Dropout inside the residual blocks.
         self_conditioning: Whether the denoiser also sees its last estimate of x0
             (Chen et al., 2023): a sampler then refines one answer from step to step.
-            Training makes the estimate in half of its steps, which cost a sixth more.
+            Training makes the estimate in half of its steps, by one more forward pass.
         embedding: What tells nodes of one variable apart, see `GraphView`.
         edges: Who attends to whom, likewise.
         intermediates: What becomes of intermediate variables, likewise.
