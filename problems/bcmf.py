@@ -30,15 +30,19 @@ class BCMF(Problem):
     k: int
     given: Given = "E"
 
+    ordered = False  # whether the order of the k terms of the sum matters
+
     def __post_init__(self) -> None:
         super().__post_init__()
         check_choice(f"{type(self).__name__}.given", self.given, Given)
 
     def graphical_model(self) -> GraphicalModel:
         m, n, k, graph = self.m, self.n, self.k, GraphicalModel()
-        A = graph.add_variable("A", (m, k), Continuous(0, 1))
-        R = graph.add_variable("R", (k, n), Categorical(2))
-        C = graph.add_variable("C", (m, n, k), role=Role.INTERMEDIATE)
+        term = torch.arange(k)
+        last, first = ((term,), (term[:, None],)) if self.ordered else ((), ())
+        A = graph.add_variable("A", (m, k), Continuous(0, 1), positions=last)
+        R = graph.add_variable("R", (k, n), Categorical(2), positions=first)
+        C = graph.add_variable("C", (m, n, k), role=Role.INTERMEDIATE, positions=last)
         role = Role.OBSERVED if self.given == "E" else Role.LATENT
         E = graph.add_variable("E", (m, n), role=role)
         graph.connect(A[:, None, :], C)  # C[i, j, l] = A[i, l] * R[l, j]

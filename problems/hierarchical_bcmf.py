@@ -24,13 +24,15 @@ class HierarchicalBCMF(BCMF):
         given: What is observed. With "nothing", all of A, R, K and E are asked for.
     """
 
+    ordered = True  # the first K terms are there, the others are not
     partial = ("rank_accuracy",)
 
     def graphical_model(self) -> GraphicalModel:
         graph = super().graphical_model()
         A, R = graph.node_ids("A"), graph.node_ids("R")
         K = graph.add_variable("K", (), Categorical(self.k + 1))  # the rank; never 0
-        D = graph.add_variable("D", (self.k,), Categorical(2), role=Role.INTERMEDIATE)
+        term, gate = torch.arange(self.k), Categorical(2)
+        D = graph.add_variable("D", (self.k,), gate, Role.INTERMEDIATE, (term,))
         graph.connect(K, D)  # D[l] = [l < K], counting l from 0
         graph.connect(D, A)  # column l of A is zero unless D[l]
         graph.connect(D[:, None], R)  # row l of R is zero unless D[l]
