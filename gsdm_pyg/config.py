@@ -76,6 +76,7 @@ class ModelConfig(Section):
     schedule: Schedule = "cosine"
     num_timesteps: PositiveInt = 1000
     discrete_loss: DiscreteLoss = "cross_entropy"
+    discrete_scale: PositiveFloat = 1.0
     backend: Backend = "auto"
 
 

@@ -61,6 +61,9 @@ class GSDM(ModelFolder, library_name="gsdm_pyg", model_card_template=CARD):
         schedule: Noise schedule.
         num_timesteps: T, steps of the diffusion.
         discrete_loss: Loss of discrete nodes.
+        discrete_scale: Standard deviation of one-hot codes as they diffuse. The lower,
+            the more of the noise levels leave a class in doubt; at 1, most levels give
+            away one of many classes.
         backend: How attention is computed.
     """
 
@@ -87,6 +90,7 @@ class GSDM(ModelFolder, library_name="gsdm_pyg", model_card_template=CARD):
         schedule: Schedule = "cosine",
         num_timesteps: int = 1000,
         discrete_loss: DiscreteLoss = "cross_entropy",
+        discrete_scale: float = 1.0,
         backend: Backend = "auto",
     ) -> None:
         super().__init__()
@@ -113,7 +117,7 @@ class GSDM(ModelFolder, library_name="gsdm_pyg", model_card_template=CARD):
             "alpha_bar", alpha_bars(self.beta).float(), persistent=False
         )
         classes = [variable["num_classes"] for variable in variables]
-        self.scaling = Scaling(classes, loc, scale)
+        self.scaling = Scaling(classes, loc, scale, discrete_scale)
         silent = [self.view.silences(Role(variable["role"])) for variable in variables]
         self.register_buffer("silent", torch.tensor(silent), persistent=False)
         nodes = None if shapes is None else sum(map(math.prod, shapes.values()))
@@ -145,6 +149,7 @@ class GSDM(ModelFolder, library_name="gsdm_pyg", model_card_template=CARD):
         schedule: Schedule = "cosine",
         num_timesteps: int = 1000,
         discrete_loss: DiscreteLoss = "cross_entropy",
+        discrete_scale: float = 1.0,
         backend: Backend = "auto",
     ) -> Self:
         """A model with fresh weights for a problem or a family of sizes.
@@ -177,6 +182,7 @@ class GSDM(ModelFolder, library_name="gsdm_pyg", model_card_template=CARD):
             schedule=schedule,
             num_timesteps=num_timesteps,
             discrete_loss=discrete_loss,
+            discrete_scale=discrete_scale,
             backend=backend,
         )
         model.check_problem(source.smallest())

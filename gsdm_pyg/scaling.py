@@ -1,4 +1,4 @@
-"""Scaling: natural values <-> zero mean and unit variance, in which we diffuse."""
+"""Scaling: natural values <-> zero mean and about unit variance, as they diffuse."""
 
 from __future__ import annotations
 
@@ -15,13 +15,15 @@ from gsdm_pyg.variables import column_blocks
 class Scaling(nn.Module):
     """Which columns each of V variables owns, and how their values are scaled.
 
-    A one-hot code of K classes is scaled by its mean 1/K and variance (1/K)(1 - 1/K)
-    under equal classes; a continuous variable by its own moments.
+    A continuous variable gets zero mean and unit variance by its own moments; a one-hot
+    code of K classes by those under equal classes, 1/K and (1/K)(1 - 1/K), and then the
+    standard deviation `discrete_scale`.
 
     Args:
         num_classes: Classes of each variable, None if continuous.
         loc: Mean of each variable; of continuous ones only is it used.
         scale: Standard deviation of each variable, likewise.
+        discrete_scale: Standard deviation of one-hot codes as they diffuse.
     """
 
     columns: Tensor  # [V, W], bool
@@ -30,9 +32,15 @@ class Scaling(nn.Module):
     scale: Tensor  # [V, W]
 
     def __init__(
-        self, num_classes: list[int | None], loc: list[float], scale: list[float]
+        self,
+        num_classes: list[int | None],
+        loc: list[float],
+        scale: list[float],
+        discrete_scale: float = 1.0,
     ) -> None:
         super().__init__()
+        if not discrete_scale > 0:
+            raise ValueError(f"discrete_scale must be above 0 (got {discrete_scale}).")
         if not len(num_classes) == len(loc) == len(scale):
             raise ValueError(
                 "loc and scale have one number per variable "
@@ -45,9 +53,8 @@ class Scaling(nn.Module):
         classes = torch.tensor([k or 0 for k in num_classes])[:, None]
         discrete, share = classes > 0, 1 / classes.clamp(min=2)
         mean = torch.where(discrete, share, torch.tensor(loc)[:, None])
-        deviation = torch.where(
-            discrete, (share * (1 - share)).sqrt(), torch.tensor(scale)[:, None]
-        )
+        spread = (share * (1 - share)).sqrt() / discrete_scale
+        deviation = torch.where(discrete, spread, torch.tensor(scale)[:, None])
         for name, buffer in {
             "columns": columns,
             "discrete": discrete,

@@ -1,0 +1,62 @@
+"""The posterior of a hidden path, sampled and exact: how far apart are they?
+
+    python examples/state_space.py
+    python examples/state_space.py --length 50 --picture posterior.png
+
+For a few fresh instances, many paths are drawn given the observations. Errors are those
+of `StateSpace.posterior_error`: of the mean, in exact standard deviations, and of the
+spread, relative to the exact one. Beside them stands what as many exact samples would
+show by chance.
+"""
+
+import argparse
+import math
+
+import torch
+
+from gsdm_pyg import GSDM
+from gsdm_pyg.data import keyed_generator
+from problems import StateSpace
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--model", default="pretrained/state-space")
+    parser.add_argument("--length", type=int, default=20, help="length of the path")
+    parser.add_argument("--instances", type=int, default=16)
+    parser.add_argument("--samples", type=int, default=1000)
+    parser.add_argument("--steps", type=int, default=100, help="network evaluations")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--picture", help="draw the first instance into this file")
+    options = parser.parse_args()
+
+    model = GSDM.from_pretrained(options.model)
+    problem = StateSpace(options.length)
+    errors = []
+    for number in range(options.instances):
+        generator = keyed_generator("state space", options.seed, number)
+        truth = problem.sample(generator)
+        paths = model.sample(
+            problem,
+            given={"y": truth["y"]},
+            num_samples=options.samples,
+            steps=options.steps,
+            generator=generator,
+        )
+        errors.append(problem.posterior_error(paths, truth))
+        if options.picture and number == 0:
+            problem.plot(paths, truth).savefig(options.picture, dpi=120)
+
+    chance = 1 / math.sqrt(options.samples)
+    for name, by_chance in (("mean", chance), ("spread", chance / math.sqrt(2))):
+        values = torch.tensor([error[name] for error in errors])
+        print(
+            f"error of the {name}: {values.mean():.3f}, at most {values.max():.3f} "
+            f"(exact samples: {by_chance:.3f})"
+        )
+
+
+if __name__ == "__main__":
+    main()
