@@ -87,7 +87,7 @@ def run_evaluation(options: argparse.Namespace) -> None:
     result = evaluate(
         model, problem, options.instances, options.steps, options.solver, options.seed
     )
-    prior = prior_metrics(problem, options.instances, options.seed)
+    prior = prior_metrics(problem, options.instances, options.seed, model.observe)
     print(f"{label(problem)}, {options.instances} instances, seed {options.seed}")
     for name, value in result.metrics.items():
         print(f"{name}: {value:.4f} (answers from the prior: {prior[name]:.4f})")

@@ -8,6 +8,7 @@ from inspect import signature
 from itertools import islice
 from typing import Any
 
+import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
@@ -15,7 +16,7 @@ from gsdm_pyg.data import keyed_generator, to_data
 from gsdm_pyg.diffusion.sampling import Solver
 from gsdm_pyg.graphical_model import Arrays
 from gsdm_pyg.model import GSDM
-from gsdm_pyg.problem import Problem
+from gsdm_pyg.problem import Observe, Problem
 
 
 @dataclass(frozen=True)
@@ -56,16 +57,13 @@ def evaluate(
     if num_instances < 1:
         raise ValueError(f"num_instances must be at least 1 (got {num_instances}).")
     graph = model.check_problem(problem)
-    generator = keyed_generator("evaluation", seed)
-    truths = [problem.sample(generator) for _ in range(num_instances)]
-    observed = [problem.observe(generator, model.observe) for _ in truths]
+    truths, observed, generator = _draw(problem, num_instances, seed, model.observe)
     given = zip(truths, observed, strict=True)
     graphs = [to_data(problem, *arrays, model.view) for arrays in given]
     values = model.sample_data(graphs, steps, solver, generator, max_nodes)
     samples = [model.decode(graph, x.cpu()) for x in values]
-    answers = zip(samples, truths, observed, strict=True)
-    judged = [_ask(problem.metrics, *answer) for answer in answers]
-    return Evaluation(problem.summary(judged), samples, truths, observed)
+    metrics = _judge(problem, samples, truths, observed)
+    return Evaluation(metrics, samples, truths, observed)
 
 
 def _ask(method: Callable[..., Any], sample: Arrays, truth: Arrays, observed: Arrays):
@@ -74,17 +72,35 @@ def _ask(method: Callable[..., Any], sample: Arrays, truth: Arrays, observed: Ar
     return method(sample, truth, **extra)
 
 
-def prior_metrics(problem: Problem, num_instances: int = 64, seed: int = 0) -> dict:
-    """The metrics of answers drawn from the prior, ignoring what is given."""
+def prior_metrics(
+    problem: Problem,
+    num_instances: int = 64,
+    seed: int = 0,
+    observe: Observe = "roles",
+) -> dict[str, float]:
+    """Metrics of answers that ignore what is given, on the instances of `evaluate`."""
+    truths, observed, generator = _draw(problem, num_instances, seed, observe)
+    samples = [problem.sample(generator) for _ in truths]
+    return _judge(problem, samples, truths, observed)
+
+
+def _draw(
+    problem: Problem, num_instances: int, seed: int, observe: Observe
+) -> tuple[list[Arrays], list[Arrays], torch.Generator]:
+    """Instances, what is given of each, and where further randomness comes from."""
     generator = keyed_generator("evaluation", seed)
-    answers = [
-        (
-            problem.sample(generator),
-            problem.sample(generator),
-            problem.observe(generator),
-        )
-        for _ in range(num_instances)
-    ]
+    truths = [problem.sample(generator) for _ in range(num_instances)]
+    observed = [problem.observe(generator, observe) for _ in truths]
+    return truths, observed, generator
+
+
+def _judge(
+    problem: Problem,
+    samples: list[Arrays],
+    truths: list[Arrays],
+    observed: list[Arrays],
+) -> dict[str, float]:
+    answers = zip(samples, truths, observed, strict=True)
     return problem.summary([_ask(problem.metrics, *answer) for answer in answers])
 
 

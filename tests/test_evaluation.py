@@ -113,3 +113,17 @@ def test_prior_metrics_are_a_function_of_the_seed(untouched_random_state):
 def test_label_names_the_problem_and_its_sizes():
     assert label(BCMF(m=8, n=8, k=4)) == "BCMF(m=8,n=8,k=4)"
     assert label(CopyTask(n=3)) == "CopyTask(n=3)"
+
+
+def test_prior_answers_are_judged_on_the_instances_of_evaluate(model, monkeypatch):
+    judged = []
+
+    def metrics(self, sample, truth):
+        judged.append(truth["E"])
+        return {"rmse": 0.0}
+
+    monkeypatch.setattr(type(PROBLEM), "metrics", metrics)
+    evaluate(model, PROBLEM, num_instances=3, steps=1, seed=4)
+    prior_metrics(PROBLEM, num_instances=3, seed=4)
+    for ours, priors in zip(judged[:3], judged[3:], strict=True):
+        assert torch.equal(ours, priors)
