@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from inspect import signature
 from itertools import islice
@@ -14,7 +14,7 @@ from torch import Tensor
 
 from gsdm_pyg.data import keyed_generator, to_data
 from gsdm_pyg.diffusion.sampling import Solver
-from gsdm_pyg.graphical_model import Arrays
+from gsdm_pyg.layout import Arrays
 from gsdm_pyg.model import GSDM
 from gsdm_pyg.problem import Observe, Problem
 
@@ -86,7 +86,7 @@ def prior_metrics(
 
 def _draw(
     problem: Problem, num_instances: int, seed: int, observe: Observe
-) -> tuple[list[Arrays], list[Arrays], torch.Generator]:
+) -> tuple[list[dict[str, Tensor]], list[dict[str, Tensor]], torch.Generator]:
     """Instances, what is given of each, and where further randomness comes from."""
     generator = keyed_generator("evaluation", seed)
     truths = [problem.sample(generator) for _ in range(num_instances)]
@@ -96,9 +96,9 @@ def _draw(
 
 def _judge(
     problem: Problem,
-    samples: list[Arrays],
-    truths: list[Arrays],
-    observed: list[Arrays],
+    samples: Sequence[Arrays],
+    truths: Sequence[Arrays],
+    observed: Sequence[Arrays],
 ) -> dict[str, float]:
     answers = zip(samples, truths, observed, strict=True)
     return problem.summary([_ask(problem.metrics, *answer) for answer in answers])

@@ -7,9 +7,8 @@ to each other: the paper's rule is "an edge, or a common factor", not moralisati
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
-from typing import Literal, NamedTuple
+from collections.abc import Sequence
+from typing import Literal
 
 import networkx as nx
 import numpy as np
@@ -18,28 +17,19 @@ from torch import Tensor
 from torch_geometric import EdgeIndex
 
 from gsdm_pyg.checks import check_choice
+from gsdm_pyg.layout import Arrays, Layout, columns_of
+from gsdm_pyg.pairs import join, random_pairs, replace_last, through
 from gsdm_pyg.variables import (
     Continuous,
     Domain,
     Role,
     Variable,
     check_positions,
-    column_blocks,
 )
 
-Arrays = Mapping[str, Tensor]
 Edges = Literal["structured", "complete", "random", "directed"]
 
 RANDOM_DEGREE = 20  # how many others a node attends to in a random graph
-
-
-class _Layout(NamedTuple):
-    """How values stand in x [N, W]."""
-
-    discrete: Tensor  # [N, W], the cells of one-hot codes
-    continuous: Tensor  # [N, W], the cells of numbers
-    classes: Tensor  # [W], the class that a column of a one-hot code stands for
-    missing: list[Tensor]  # per variable, values that encode to zeros
 
 
 class GraphicalModel:
@@ -57,7 +47,7 @@ class GraphicalModel:
     def __init__(self) -> None:
         self.variables: dict[str, Variable] = {}
         self.num_nodes = 0
-        self._known_layout: _Layout | None = None
+        self._layout: Layout | None = None
         self._edges: list[Tensor] = []  # each [2, E], parent -> child
         self._cliques: list[Tensor] = []  # each [F, n], the nodes of F factors
 
@@ -168,7 +158,7 @@ class GraphicalModel:
         else:
             linked = [torch.arange(n).expand(2, -1)]
             if edges == "random":
-                linked.append(_random_pairs(n))
+                linked.append(random_pairs(n, RANDOM_DEGREE))
             else:
                 linked += [directed, self.factor_pairs()]
             if edges == "structured":
@@ -200,13 +190,13 @@ class GraphicalModel:
                 )
                 new_id[variable.nodes] = ids.reshape(-1)
         edges, dropped = self.edges(), new_id < 0
-        ancestry = _through(dropped, edges)
-        linked = _replace_last(edges.flip(0), dropped, ancestry).flip(0)
+        ancestry = through(dropped, edges)
+        linked = replace_last(edges.flip(0), dropped, ancestry).flip(0)
         linked = linked[:, ~dropped[linked[1]]]
         if linked.numel():
             kept._edges.append(new_id[linked])
-        members = _replace_last(self._members(), dropped, ancestry)
-        pairs = _join(members.flip(0), members)
+        members = replace_last(self._members(), dropped, ancestry)
+        pairs = join(members.flip(0), members)
         pairs = pairs[:, pairs[0] != pairs[1]]
         if pairs.numel():
             kept._cliques.append(new_id[pairs].t())
@@ -214,66 +204,9 @@ class GraphicalModel:
 
     def encode(self, values: Arrays) -> Tensor:
         """Named arrays -> x [N, W]; a node fills only the columns of its domain."""
-        layout, flat, num_discrete = self._layout(), [], 0
-        for variable, missing in zip(
-            self.variables.values(), layout.missing, strict=True
-        ):
-            if variable.name not in values:
-                flat.append(missing)
-                continue
-            value = torch.as_tensor(values[variable.name])
-            if tuple(value.shape) != variable.shape:
-                raise ValueError(
-                    f"Variable {variable.name!r} has the shape {variable.shape} "
-                    f"(got {tuple(value.shape)})."
-                )
-            flat.append(value.reshape(-1))
-            if variable.domain.num_classes:
-                num_discrete += variable.num_nodes
-        column = torch.cat(flat).to(torch.get_default_dtype())[:, None]  # [N, 1]
-        one_hot = (column == layout.classes) & layout.discrete
-        valid = int(one_hot.count_nonzero()) == num_discrete
-        if not (valid and math.isfinite(column.sum())):
-            self._refuse_values(values)
-        return torch.where(layout.continuous, column, one_hot)
-
-    def _refuse_values(self, values: Arrays) -> None:
-        """Raise an error that names a value outside of its domain."""
-        for name, variable in self.variables.items():
-            if name in values:
-                value = torch.as_tensor(values[name])
-                if variable.domain.num_classes:
-                    wrong = variable.domain.outside(value)
-                else:
-                    wrong = ~torch.isfinite(value)
-                if wrong.any():
-                    raise ValueError(
-                        f"Variable {name!r} takes {variable.domain} "
-                        f"(got {value[wrong][0].item()})."
-                    )
-
-    def _layout(self) -> _Layout:
-        """Which cells of x [N, W] hold what, worked out once."""
-        if self._known_layout is None or len(self._known_layout.missing) != len(
-            self.variables
-        ):
-            num_nodes = torch.tensor([v.num_nodes for v in self.variables.values()])
-            owned = torch.zeros(len(num_nodes), self.num_columns, dtype=torch.bool)
-            classes, discrete, missing = torch.zeros(self.num_columns), [], []
-            for row, (name, columns) in zip(owned, self.columns().items(), strict=True):
-                domain = self.variables[name].domain
-                row[columns] = True
-                discrete.append(domain.num_classes is not None)
-                if discrete[-1]:
-                    classes[columns] = torch.arange(domain.num_columns).float()
-                filler = -1.0 if discrete[-1] else 0.0  # encodes to zeros
-                missing.append(torch.full((self.variables[name].num_nodes,), filler))
-            owned = owned.repeat_interleave(num_nodes, 0)
-            is_discrete = torch.tensor(discrete).repeat_interleave(num_nodes)[:, None]
-            self._known_layout = _Layout(
-                owned & is_discrete, owned & ~is_discrete, classes, missing
-            )
-        return self._known_layout
+        if self._layout is None or len(self._layout.variables) != len(self.variables):
+            self._layout = Layout(self.variables.values())
+        return self._layout.encode(values)
 
     def decode(self, x: Tensor) -> dict[str, Tensor]:
         """Node values [..., N, W] -> named arrays [..., *shape], discrete as ints."""
@@ -299,8 +232,7 @@ class GraphicalModel:
 
     def columns(self) -> dict[str, slice]:
         """The value columns of each variable: one block of columns per domain."""
-        classes = [variable.domain.num_classes for variable in self.variables.values()]
-        return dict(zip(self.variables, column_blocks(classes), strict=True))
+        return columns_of(self.variables.values())
 
     @property
     def num_columns(self) -> int:
@@ -353,60 +285,6 @@ class GraphicalModel:
                 f"(got {int(ids.min())}..{int(ids.max())})."
             )
         return ids
-
-
-def _random_pairs(num_nodes: int) -> Tensor:
-    """Pairs [2, P] that give each node `RANDOM_DEGREE` different others as sources.
-
-    All subsets are equally likely (Floyd's algorithm, for all nodes at once).
-    """
-    generator = torch.Generator().manual_seed(0)
-    others = max(num_nodes - 1, 0)
-    chosen = torch.empty(num_nodes, 0, dtype=torch.long)
-    for last in range(max(others - RANDOM_DEGREE, 0), others):
-        drawn = torch.randint(last + 1, (num_nodes, 1), generator=generator)
-        taken = (chosen == drawn).any(1, keepdim=True)
-        chosen = torch.cat([chosen, torch.where(taken, last, drawn)], dim=1)
-    node = torch.arange(num_nodes)[:, None]
-    chosen = chosen + (chosen >= node)  # nobody is among the others of itself
-    return torch.stack([chosen.reshape(-1), node.expand_as(chosen).reshape(-1)])
-
-
-def _through(dropped: Tensor, edges: Tensor) -> Tensor:
-    """Pairs [2, P] (kept ancestor, dropped node) linked through dropped nodes only."""
-    into_dropped = edges[:, dropped[edges[1]]]
-    frontier = torch.unique(into_dropped[:, ~dropped[into_dropped[0]]], dim=1)
-    between = into_dropped[:, dropped[into_dropped[0]]]
-    found = frontier
-    for _ in range(int(dropped.sum())):
-        frontier = torch.unique(_join(frontier, between), dim=1)
-        longer = torch.unique(torch.cat([found, frontier], dim=1), dim=1)
-        if longer.size(1) == found.size(1):
-            break
-        found = longer
-    return found
-
-
-def _join(left: Tensor, right: Tensor) -> Tensor:
-    """All (a, c) with (a, b) in `left` and (b, c) in `right`; both [2, P]."""
-    right = right[:, right[0].argsort()]
-    start = torch.searchsorted(right[0].contiguous(), left[1].contiguous())
-    stop = torch.searchsorted(right[0].contiguous(), left[1].contiguous(), right=True)
-    count = stop - start
-    first = (start - (count.cumsum(0) - count)).repeat_interleave(count)
-    return torch.stack(
-        [
-            left[0].repeat_interleave(count),
-            right[1][first + torch.arange(first.numel())],
-        ]
-    )
-
-
-def _replace_last(pairs: Tensor, dropped: Tensor, ancestry: Tensor) -> Tensor:
-    """`pairs` [2, P] with dropped nodes in the last row replaced by their ancestors."""
-    gone = dropped[pairs[1]]
-    expanded = _join(pairs[:, gone], ancestry.flip(0))
-    return torch.cat([pairs[:, ~gone], expanded], dim=1)
 
 
 def as_spec(graph: GraphicalModel) -> list[dict[str, str | int | None]]:
