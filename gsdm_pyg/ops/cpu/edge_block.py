@@ -107,6 +107,22 @@ def dots_pair(typing, x, x_base, x_entry, y, y_base, y_entry, storage):
 
 
 @intrinsic(prefer_literal=True)
+def dots_single(typing, x, x_row, y, y_row, z, z_row, w, w_row, storage):
+    """The inner products of four vectors with a row each, given by its address."""
+    stored = storage.literal_value
+
+    def codegen(context, builder, sig, args):
+        products = []
+        for vector, address in zip(args[0:8:2], args[1:8:2], strict=True):
+            row = emit_load(builder, address, vector.type.count, stored)
+            products.append(builder.fmul(vector, row, flags=FAST))
+        return emit_totals(builder, products)
+
+    pairs = (x, types.int64) * 4
+    return Vector(x.dtype, 4)(*pairs, storage), codegen
+
+
+@intrinsic(prefer_literal=True)
 def accumulate(typing, x, weight, base, entry, storage):
     """x plus the row of one edge times the number stored at the address `weight`."""
     stored = storage.literal_value
