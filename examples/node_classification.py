@@ -5,7 +5,7 @@ with little houses attached. The class of a node is its role: outside all houses
 middle, ground or roof of one. All that a model sees of a node is its degree, so it must
 look at the neighbours. A random half of the nodes trains, the other half tests.
 
-    python examples/node_classification.py
+    python -m examples.node_classification
 """
 
 import argparse

@@ -1,7 +1,7 @@
 """The posterior of a hidden path, sampled and exact: how far apart are they?
 
-    python examples/state_space.py
-    python examples/state_space.py --length 50 --picture posterior.png
+    python -m examples.state_space
+    python -m examples.state_space --length 50 --picture posterior.png
 
 For a few fresh instances, many paths are drawn given the observations. Errors are those
 of `StateSpace.posterior_error`: of the mean, in exact standard deviations, and of the

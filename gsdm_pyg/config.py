@@ -76,7 +76,7 @@ class ModelConfig(Section):
     schedule: Schedule = "cosine"
     num_timesteps: PositiveInt = 1000
     discrete_loss: DiscreteLoss = "cross_entropy"
-    discrete_scale: PositiveFloat = 1.0
+    discrete_scale: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0
     backend: Backend = "auto"
 
 

@@ -54,8 +54,6 @@ def evaluate(
         seed: Chooses instances and noise.
         max_nodes: Bound on the nodes of one batch.
     """
-    if num_instances < 1:
-        raise ValueError(f"num_instances must be at least 1 (got {num_instances}).")
     graph = model.check_problem(problem)
     truths, observed, generator = _draw(problem, num_instances, seed, model.observe)
     given = zip(truths, observed, strict=True)
@@ -66,7 +64,9 @@ def evaluate(
     return Evaluation(metrics, samples, truths, observed)
 
 
-def _ask(method: Callable[..., Any], sample: Arrays, truth: Arrays, observed: Arrays):
+def _ask(
+    method: Callable[..., Any], sample: Arrays, truth: Arrays, observed: Arrays
+) -> Any:
     """`metrics` or `plot` of a problem, with `observed` if it has such an argument."""
     extra = {"observed": observed} if "observed" in signature(method).parameters else {}
     return method(sample, truth, **extra)
@@ -88,6 +88,8 @@ def _draw(
     problem: Problem, num_instances: int, seed: int, observe: Observe
 ) -> tuple[list[dict[str, Tensor]], list[dict[str, Tensor]], torch.Generator]:
     """Instances, what is given of each, and where further randomness comes from."""
+    if num_instances < 1:
+        raise ValueError(f"num_instances must be at least 1 (got {num_instances}).")
     generator = keyed_generator("evaluation", seed)
     truths = [problem.sample(generator) for _ in range(num_instances)]
     observed = [problem.observe(generator, observe) for _ in truths]
@@ -100,6 +102,7 @@ def _judge(
     truths: Sequence[Arrays],
     observed: Sequence[Arrays],
 ) -> dict[str, float]:
+    """The problem's summary of its metrics."""
     answers = zip(samples, truths, observed, strict=True)
     return problem.summary([_ask(problem.metrics, *answer) for answer in answers])
 

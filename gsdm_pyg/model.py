@@ -62,8 +62,7 @@ class GSDM(ModelFolder, library_name="gsdm_pyg", model_card_template=CARD):
         num_timesteps: T, steps of the diffusion.
         discrete_loss: Loss of discrete nodes.
         discrete_scale: Standard deviation of one-hot codes as they diffuse. The lower,
-            the more of the noise levels leave a class in doubt; at 1, most levels give
-            away one of many classes.
+            the more of the noise levels leave a class in doubt.
         backend: How attention is computed.
     """
 

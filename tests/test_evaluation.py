@@ -115,15 +115,21 @@ def test_label_names_the_problem_and_its_sizes():
     assert label(CopyTask(n=3)) == "CopyTask(n=3)"
 
 
-def test_prior_answers_are_judged_on_the_instances_of_evaluate(model, monkeypatch):
+def test_prior_answers_are_judged_on_the_instances_of_evaluate(monkeypatch):
     judged = []
 
-    def metrics(self, sample, truth):
-        judged.append(truth["E"])
+    def metrics(self, sample, truth, observed):
+        judged.append(torch.cat([truth["R"], observed["R"]]))
         return {"rmse": 0.0}
 
-    monkeypatch.setattr(type(PROBLEM), "metrics", metrics)
+    monkeypatch.setattr(BCMF, "metrics", metrics)
+    model = tiny_model(PROBLEM, observe="mixed")
     evaluate(model, PROBLEM, num_instances=3, steps=1, seed=4)
-    prior_metrics(PROBLEM, num_instances=3, seed=4)
+    prior_metrics(PROBLEM, num_instances=3, seed=4, observe="mixed")
     for ours, priors in zip(judged[:3], judged[3:], strict=True):
         assert torch.equal(ours, priors)
+
+
+def test_nothing_cannot_be_judged():
+    with pytest.raises(ValueError, match=r"num_instances must be at least 1 \(got 0\)"):
+        prior_metrics(PROBLEM, num_instances=0)

@@ -176,12 +176,9 @@ def make_backward(
                     q_j = q_h + read(entry + of_q, "int64")
                     v_j = v_h + read(entry + of_v, "int64")
                     grad_j = grad_h + read(entry + of_grad, "int64")
-                    stats_i = stats_h + row * stats_row
                     stats_j = stats_h + read(entry + of_stats, "int64")
-                    lse = join(load(stats_i, 1, accum), load(stats_j, 1, accum))
-                    delta = join(
-                        load(stats_i + size, 1, accum), load(stats_j + size, 1, accum)
-                    )
+                    lse = join(lse_i, load(stats_j, 1, accum))
+                    delta = join(delta_i, load(stats_j + size, 1, accum))
                     logit, dp = halves(
                         dots_single(
                             q_i, k_j, k_i, q_j, grad_i, v_j, v_i, grad_j, storage

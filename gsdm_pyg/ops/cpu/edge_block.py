@@ -1,10 +1,9 @@
 """A block of edges at once: inner products with, and sums over, the rows they reach.
 
 Before the heads of a row are computed, the byte offsets of its neighbours' data go into
-a table of one entry per edge (`schedule.fill_table`). A block is a few consecutive
-entries; `entry` is the address of the first one's field for the tensor in question, and
-edge b of the block finds its row at `base` plus the offset stored at
-`entry + b * ENTRY`.
+a table of one entry per edge. A block is a few consecutive entries; `entry` is the
+address of the first one's field for the tensor in question, and edge b of the block
+finds its row at `base` plus the offset stored at `entry + b * ENTRY`.
 """
 
 from llvmlite import ir
