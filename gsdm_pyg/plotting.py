@@ -34,17 +34,29 @@ def matrix_figure(matrices: Mapping[str, Tensor]) -> Figure:
 
 
 def mask_figure(graph: GraphicalModel, edges: Edges = "structured") -> Figure:
-    """The attention mask: cell (i, j) is white iff node i attends to node j."""
+    """The attention mask: cell (i, j) is white iff node i attends to node j.
+
+    Variables too small for a label of their own share one with those before them.
+    """
     source, target = graph.edge_index(edges)
-    figure = Figure(figsize=(4.5, 4.5), layout="constrained")
+    side = min(max(4.5, graph.num_nodes / 60), 20)  # inches, so that a node is seen
+    figure = Figure(figsize=(side, side), layout="constrained")
     ax = figure.subplots()
     mask = torch.zeros(graph.num_nodes, graph.num_nodes, dtype=torch.bool)
     mask[target.as_tensor(), source.as_tensor()] = True
     ax.imshow(mask, cmap="gray", interpolation="nearest")
-    centres = [v.first_node + (v.num_nodes - 1) / 2 for v in graph.variables.values()]
     for variable in list(graph.variables.values())[1:]:
         ax.axhline(variable.first_node - 0.5, color="tab:red", linewidth=0.5)
         ax.axvline(variable.first_node - 0.5, color="tab:red", linewidth=0.5)
-    ax.set_xticks(centres, list(graph.variables))
-    ax.set_yticks(centres, list(graph.variables))
+    places: list[float] = []
+    labels: list[str] = []
+    for name, variable in graph.variables.items():
+        centre = variable.first_node + (variable.num_nodes - 1) / 2
+        if places and centre - places[-1] < graph.num_nodes / (8 * side):
+            labels[-1] += f", {name}"
+        else:
+            places.append(centre)
+            labels.append(name)
+    ax.set_xticks(places, labels)
+    ax.set_yticks(places, labels)
     return figure

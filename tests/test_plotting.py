@@ -60,3 +60,12 @@ def test_the_mask_names_each_variable_at_the_middle_of_its_rows():
     assert [label.get_text() for label in ax.get_yticklabels()] == ["a", "b"]
     assert list(ax.get_yticks()) == [0, 2.5]  # row 0, and rows 1 to 4
     assert list(ax.get_xticks()) == [0, 2.5]
+
+
+def test_variables_too_small_for_a_label_of_their_own_share_one():
+    graph = GraphicalModel()
+    graph.add_variable("a", (200,))
+    graph.add_variable("b", (1,))
+    graph.add_variable("c", (2,))
+    (ax,) = panels(mask_figure(graph))
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["a", "b, c"]
