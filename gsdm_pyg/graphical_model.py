@@ -158,7 +158,8 @@ class GraphicalModel:
         else:
             linked = [torch.arange(n).expand(2, -1)]
             if edges == "random":
-                linked.append(random_pairs(n, RANDOM_DEGREE))
+                generator = torch.Generator().manual_seed(0)
+                linked.append(random_pairs(n, RANDOM_DEGREE, generator))
             else:
                 linked += [directed, self.factor_pairs()]
             if edges == "structured":
@@ -233,11 +234,6 @@ class GraphicalModel:
     def columns(self) -> dict[str, slice]:
         """The value columns of each variable: one block of columns per domain."""
         return columns_of(self.variables.values())
-
-    @property
-    def num_columns(self) -> int:
-        """W, the number of value columns."""
-        return max((columns.stop for columns in self.columns().values()), default=0)
 
     def to_networkx(self) -> nx.DiGraph:
         """Nodes with `variable`, `position` and `role`; edges with `kind`.

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 import torch
 from torch import Tensor
 
-from gsdm_pyg.variables import Variable, column_blocks
+from gsdm_pyg.variables import Variable, column_blocks, owned_columns
 
 Arrays = Mapping[str, Tensor]
 
@@ -28,23 +28,20 @@ class Layout:
 
     def __init__(self, variables: Iterable[Variable]) -> None:
         self.variables = list(variables)
-        columns = columns_of(self.variables)
-        num_columns = max(block.stop for block in columns.values())
-        num_nodes = torch.tensor([v.num_nodes for v in self.variables])
-        owned = torch.zeros(len(num_nodes), num_columns, dtype=torch.bool)
+        num_classes = [variable.domain.num_classes for variable in self.variables]
+        owned = owned_columns(num_classes)  # [V, W]
         # The class that a column of a one-hot code stands for, [W].
-        self.classes = torch.zeros(num_columns)
+        self.classes = torch.zeros(owned.size(1))
         self.missing = []  # per variable, values that encode to zeros
         for row, variable in zip(owned, self.variables, strict=True):
-            block = columns[variable.name]
-            row[block] = True
             filler = 0.0
             if variable.domain.num_classes:
-                self.classes[block] = torch.arange(variable.domain.num_columns).float()
+                self.classes[row] = torch.arange(variable.domain.num_classes).float()
                 filler = -1.0
             self.missing.append(torch.full((variable.num_nodes,), filler))
-        owned = owned.repeat_interleave(num_nodes, 0)
-        discrete = torch.tensor([bool(v.domain.num_classes) for v in self.variables])
+        num_nodes = torch.tensor([variable.num_nodes for variable in self.variables])
+        owned = owned.repeat_interleave(num_nodes, 0)  # [N, W]
+        discrete = torch.tensor([bool(classes) for classes in num_classes])
         discrete = discrete.repeat_interleave(num_nodes)[:, None]
         self.discrete = owned & discrete  # [N, W], the cells of one-hot codes
         self.continuous = owned & ~discrete  # [N, W], the cells of numbers
@@ -73,16 +70,22 @@ class Layout:
         return torch.where(self.continuous, column, one_hot)
 
     def _refuse(self, values: Arrays) -> None:
-        """Raise an error that names a value outside of its domain."""
+        """Raise an error that names a value outside of its domain, if there is one.
+
+        Values are judged as they would stand in x: 1e39 is infinite in float32.
+        """
+        dtype = torch.get_default_dtype()
         for variable in self.variables:
             if variable.name in values:
                 value = torch.as_tensor(values[variable.name])
                 if variable.domain.num_classes:
-                    wrong = variable.domain.outside(value)
+                    takes = str(variable.domain)
+                    wrong = variable.domain.outside(value.to(dtype))
                 else:
-                    wrong = ~torch.isfinite(value)
+                    takes = f"{variable.domain}, finite in {dtype}"
+                    wrong = ~torch.isfinite(value.to(dtype))
                 if wrong.any():
                     raise ValueError(
-                        f"Variable {variable.name!r} takes {variable.domain} "
+                        f"Variable {variable.name!r} takes {takes} "
                         f"(got {value[wrong][0].item()})."
                     )

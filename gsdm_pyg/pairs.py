@@ -6,12 +6,18 @@ import torch
 from torch import Tensor
 
 
-def random_pairs(num_nodes: int, degree: int) -> Tensor:
+def random_pairs(
+    num_nodes: int, degree: int, generator: torch.Generator | None = None
+) -> Tensor:
     """Pairs [2, P] that give each node `degree` different others as sources.
 
     All subsets are equally likely (Floyd's algorithm, for all nodes at once).
+
+    Args:
+        num_nodes: Nodes to draw for, and from.
+        degree: Others per node; all of them if there are fewer.
+        generator: Source of randomness.
     """
-    generator = torch.Generator().manual_seed(0)
     others = max(num_nodes - 1, 0)
     chosen = torch.empty(num_nodes, 0, dtype=torch.long)
     for last in range(max(others - degree, 0), others):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -9,7 +10,7 @@ from torch import Tensor, nn
 
 from gsdm_pyg.data import keyed_generator
 from gsdm_pyg.problem import Problem, ProblemFamily, graph_of
-from gsdm_pyg.variables import column_blocks
+from gsdm_pyg.variables import owned_columns
 
 
 class Scaling(nn.Module):
@@ -39,17 +40,16 @@ class Scaling(nn.Module):
         discrete_scale: float = 1.0,
     ) -> None:
         super().__init__()
-        if not discrete_scale > 0:
-            raise ValueError(f"discrete_scale must be above 0 (got {discrete_scale}).")
+        if not 0 < discrete_scale < math.inf:
+            raise ValueError(
+                f"discrete_scale must be finite and above 0 (got {discrete_scale})."
+            )
         if not len(num_classes) == len(loc) == len(scale):
             raise ValueError(
                 "loc and scale have one number per variable "
                 f"(got {len(loc)} and {len(scale)} for {len(num_classes)})."
             )
-        blocks = column_blocks(num_classes)
-        columns = torch.zeros(len(blocks), max(b.stop for b in blocks)).bool()
-        for row, block in zip(columns, blocks, strict=True):
-            row[block] = True
+        columns = owned_columns(num_classes)
         classes = torch.tensor([k or 0 for k in num_classes])[:, None]
         discrete, share = classes > 0, 1 / classes.clamp(min=2)
         mean = torch.where(discrete, share, torch.tensor(loc)[:, None])

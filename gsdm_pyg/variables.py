@@ -27,7 +27,6 @@ class Continuous:
     low: float = -math.inf
     high: float = math.inf
 
-    num_columns: ClassVar[int] = 1
     num_classes: ClassVar[None] = None
 
     def __post_init__(self) -> None:
@@ -35,10 +34,6 @@ class Continuous:
             raise ValueError(
                 f"Continuous needs low < high (got {self.low} and {self.high})."
             )
-
-    def encode(self, values: Tensor) -> Tensor:
-        """Values [...] -> columns [..., 1]."""
-        return values.to(torch.get_default_dtype()).unsqueeze(-1)
 
     def decode(self, columns: Tensor) -> Tensor:
         """Columns [..., 1] -> values [...], moved to the nearest bound if outside."""
@@ -67,15 +62,6 @@ class Categorical:
                 "Categorical needs at least two classes: use Categorical(2) for a "
                 f"binary variable (got {self.num_classes})."
             )
-
-    @property
-    def num_columns(self) -> int:
-        return self.num_classes
-
-    def encode(self, values: Tensor) -> Tensor:
-        """Classes [...] -> one-hot columns [..., K]."""
-        classes = torch.arange(self.num_classes, device=values.device)
-        return (values.unsqueeze(-1) == classes).to(torch.get_default_dtype())
 
     def decode(self, columns: Tensor) -> Tensor:
         """Columns [..., K] -> classes [...] by argmax."""
@@ -106,6 +92,20 @@ def column_blocks(num_classes: Sequence[int | None]) -> list[slice]:
             blocks[classes] = slice(width, width + (classes or 1))
             width = blocks[classes].stop
     return [blocks[classes] for classes in num_classes]
+
+
+def owned_columns(num_classes: Sequence[int | None]) -> Tensor:
+    """Which of the W value columns each of V variables owns, as booleans [V, W]."""
+    if not num_classes:
+        raise ValueError(
+            "A graphical model needs at least one variable: call add_variable() "
+            "(got none)."
+        )
+    blocks = column_blocks(num_classes)
+    owned = torch.zeros(len(blocks), max(block.stop for block in blocks)).bool()
+    for row, block in zip(owned, blocks, strict=True):
+        row[block] = True
+    return owned
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,8 @@ class BCMF(Problem):
     def graphical_model(self) -> GraphicalModel:
         m, n, k, graph = self.m, self.n, self.k, GraphicalModel()
         term = torch.arange(k)
-        last, first = ((term,), (term[:, None],)) if self.ordered else ((), ())
+        last = (term,) if self.ordered else ()  # l of A[i, l] and C[i, j, l]
+        first = (term[:, None],) if self.ordered else ()  # l of R[l, j]
         A = graph.add_variable("A", (m, k), Continuous(0, 1), positions=last)
         R = graph.add_variable("R", (k, n), Categorical(2), positions=first)
         C = graph.add_variable("C", (m, n, k), role=Role.INTERMEDIATE, positions=last)

@@ -31,8 +31,8 @@ class HierarchicalBCMF(BCMF):
         graph = super().graphical_model()
         A, R = graph.node_ids("A"), graph.node_ids("R")
         K = graph.add_variable("K", (), Categorical(self.k + 1))  # the rank; never 0
-        term, gate = torch.arange(self.k), Categorical(2)
-        D = graph.add_variable("D", (self.k,), gate, Role.INTERMEDIATE, (term,))
+        term, gate, role = torch.arange(self.k), Categorical(2), Role.INTERMEDIATE
+        D = graph.add_variable("D", (self.k,), gate, role=role, positions=(term,))
         graph.connect(K, D)  # D[l] = [l < K], counting l from 0
         graph.connect(D, A)  # column l of A is zero unless D[l]
         graph.connect(D[:, None], R)  # row l of R is zero unless D[l]

@@ -298,6 +298,17 @@ def test_from_problem_standardises_by_the_moments_of_the_variables():
     torch.testing.assert_close(model.scaling.scale[1], torch.tensor([1.0, 0.5, 0.5]))
 
 
+def test_discrete_scale_reaches_one_hot_codes_and_nothing_else():
+    plain, quarter = (
+        GSDM.from_problem(PROBLEM, width=8, layers=1, discrete_scale=scale)
+        for scale in (1.0, 0.25)
+    )
+    expected = plain.scaling.scale.clone()
+    expected[1, 1:] *= 4  # R in its two columns is divided by four times as much
+    torch.testing.assert_close(quarter.scaling.scale, expected)
+    assert torch.equal(quarter.scaling.loc, plain.scaling.loc)
+
+
 def test_from_problem_draws_moments_without_global_randomness():
     torch.manual_seed(1)
     first = GSDM.from_problem(PROBLEM, width=8, layers=1)

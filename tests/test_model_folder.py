@@ -77,6 +77,15 @@ def test_loaded_model_knows_what_it_was_made_for(tmp_path):
     assert not loaded.training
 
 
+def test_loaded_model_scales_one_hot_codes_as_the_saved_one_did(tmp_path):
+    saved = tiny_model(PROBLEM, discrete_scale=0.25)
+    saved.save_pretrained(tmp_path / "saved")
+    loaded = GSDM.from_pretrained(tmp_path / "saved")
+    assert torch.equal(loaded.scaling.scale, saved.scaling.scale)
+    assert not torch.equal(loaded.scaling.scale, tiny_model(PROBLEM).scaling.scale)
+    assert_identical(draw(saved), draw(loaded))
+
+
 @pytest.mark.parametrize("view", VIEWS, ids="-".join)
 def test_loaded_model_sees_problems_as_the_saved_one_did(tmp_path, view):
     arguments = dict(zip(("embedding", "edges", "intermediates"), view, strict=True))

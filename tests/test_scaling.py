@@ -1,5 +1,7 @@
 """The scale on which values diffuse."""
 
+import math
+
 import pytest
 import torch
 
@@ -37,7 +39,13 @@ def test_restoring_undoes_standardising():
     torch.testing.assert_close(scaling.restore(x0, variable_id), x)
 
 
-@pytest.mark.parametrize("discrete_scale", [0.0, -1.0, float("nan")])
-def test_a_scale_that_is_not_positive_is_refused(discrete_scale):
-    with pytest.raises(ValueError, match=r"discrete_scale must be above 0 \(got"):
+@pytest.mark.parametrize("discrete_scale", [0.0, -1.0, math.nan, math.inf])
+def test_a_scale_that_is_not_finite_and_positive_is_refused(discrete_scale):
+    message = rf"discrete_scale must be finite and above 0 \(got {discrete_scale}\)"
+    with pytest.raises(ValueError, match=message):
         Scaling(CLASSES, [5.0, 0.0], [2.0, 1.0], discrete_scale)
+
+
+def test_nothing_to_scale_is_refused():
+    with pytest.raises(ValueError, match=r"at least one variable.*\(got none\)"):
+        Scaling([], [], [])

@@ -7,6 +7,7 @@ import pytest
 import torch
 from matplotlib.colors import to_rgba
 
+from gsdm_pyg.evaluation import prior_metrics
 from problems import BooleanCircuit
 from tests.problems.graph_oracle import attention_links, symmetric_with_loops
 
@@ -122,13 +123,54 @@ def test_without_intermediates_the_output_is_linked_to_every_input(n):
 # metrics and picture
 
 
+def judged(problem, answers):
+    """The metrics of pairs (answer, truth)."""
+    return [
+        problem.metrics({"y": torch.tensor(y)}, {"y": torch.tensor(true)})
+        for y, true in answers
+    ]
+
+
 @pytest.mark.parametrize("guess, truth", product([0, 1], repeat=2))
 def test_accuracy_counts_overall_and_for_the_class_that_is_true(guess, truth):
-    sample, true = {"y": torch.tensor(guess)}, {"y": torch.tensor(truth)}
-    found = BooleanCircuit(n=1).metrics(sample, true)
+    (found,) = judged(BooleanCircuit(n=1), [(guess, truth)])
     right = float(guess == truth)
     assert found["accuracy"] == found[f"accuracy_at_{truth}"] == right
     assert math.isnan(found[f"accuracy_at_{1 - truth}"])
+
+
+def test_balanced_accuracy_gives_both_outputs_the_same_weight():
+    problem = BooleanCircuit(n=1)
+    # Three of four are right where the output is 0, one of two where it is 1.
+    answers = [(0, 0), (0, 0), (0, 0), (1, 0), (1, 1), (0, 1)]
+    found = problem.summary(judged(problem, answers))
+    assert found == pytest.approx(
+        {
+            "accuracy": 4 / 6,
+            "accuracy_at_0": 3 / 4,
+            "accuracy_at_1": 1 / 2,
+            "balanced_accuracy": 5 / 8,
+        }
+    )
+
+
+@pytest.mark.parametrize("truth", [0, 1])
+def test_balanced_accuracy_is_nan_where_an_output_is_missing(truth):
+    problem = BooleanCircuit(n=1)
+    found = problem.summary(judged(problem, [(0, truth), (1, truth)]))
+    assert found["accuracy"] == found[f"accuracy_at_{truth}"] == 0.5
+    assert math.isnan(found["balanced_accuracy"])
+
+
+def test_independent_answers_are_right_as_often_as_two_draws_agree():
+    problem = BooleanCircuit(n=4, gate_seed=2)
+    p = all_outputs(problem)[-1].double().mean().item()  # the chance of a 1
+    assert abs(p - 0.5) > 0.2  # so that none of the four values equals another
+    found = prior_metrics(problem, 4000)
+    assert found["accuracy"] == pytest.approx(p**2 + (1 - p) ** 2, abs=0.03)
+    assert found["accuracy_at_0"] == pytest.approx(1 - p, abs=0.03)
+    assert found["accuracy_at_1"] == pytest.approx(p, abs=0.06)
+    assert found["balanced_accuracy"] == pytest.approx(0.5, abs=0.04)
 
 
 @pytest.mark.parametrize("n", [1, 3])

@@ -7,6 +7,7 @@ from itertools import product
 import pytest
 import torch
 
+from gsdm_pyg.evaluation import prior_metrics
 from problems import HierarchicalBCMF
 from tests.problems.graph_oracle import (
     attention_links,
@@ -160,6 +161,27 @@ def test_given_nothing_there_is_no_right_rank():
     problem = HierarchicalBCMF(m=6, n=3, k=3, given="nothing")
     sample, truth = instance([[1, 1, 0], [0, 1, 1]], 2)
     assert math.isnan(problem.metrics(sample, truth)["rank_accuracy"])
+
+
+def test_independent_answers_have_the_right_rank_once_in_k_times():
+    # E identifies low ranks more often; but whatever the truth, an answer's K is
+    # uniform. A quarter of these truths do not count; counted as wrong: 0.18.
+    found = prior_metrics(HierarchicalBCMF(m=6, n=4, k=4), 3000)
+    assert found["rank_accuracy"] == pytest.approx(1 / 4, abs=0.04)
+
+
+def test_independent_answers_miss_by_the_spread_of_two_products():
+    n, k = 5, 3
+    problem = HierarchicalBCMF(m=6, n=n, k=k)
+    truths, guesses = draws(problem, 2000, seed=0), draws(problem, 2000, seed=1)
+    squares = [
+        problem.metrics(guess, truth)["rmse"] ** 2
+        for guess, truth in zip(guesses, truths, strict=True)
+    ]
+    p = 0.3 / (1 - 0.7**n)  # the chance of a 1 in a row that has one
+    of_a_term = p / 3 - (p / 2) ** 2  # E[A^2] = 1/3, E[A] = 1/2
+    variance = (k + 1) / 2 * of_a_term + (p / 2) ** 2 * (k**2 - 1) / 12
+    assert sum(squares) / 2000 == pytest.approx(2 * variance, rel=0.06)
 
 
 def test_the_picture_names_the_sampled_and_the_true_rank():

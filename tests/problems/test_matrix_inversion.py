@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
+from gsdm_pyg.evaluation import prior_metrics
 from gsdm_pyg.graphical_model import as_spec
 from problems import MatrixInversion
 from tests.problems.graph_oracle import (
@@ -87,6 +88,21 @@ def test_answers_from_the_prior_miss_by_the_spread_of_two_products():
     ]
     # A (R' - R): each entry is a sum of 5 terms of variance 2
     assert sum(squares) / 300 == pytest.approx(10, rel=0.1)
+
+
+def test_inverses_of_other_numbers_miss_by_a_median_of_the_root_of_two():
+    found = prior_metrics(MatrixInversion(n=1, target="identity"), 4000)
+    # a / a' - 1 with a Cauchy ratio: |ratio - 1| < r has the chance 1/2 for r^2 = 2
+    assert found["median_rmse"] == pytest.approx(2**0.5, abs=0.1)
+
+
+@pytest.mark.parametrize(
+    ("rmse", "mean", "median"),
+    [([0.2, 1000.0, 0.1], 1000.3 / 3, 0.2), ([1000.0, 0.1, 0.4, 0.2], 250.175, 0.3)],
+)
+def test_the_median_withstands_a_matrix_that_is_nearly_singular(rmse, mean, median):
+    found = MatrixInversion(n=2).summary([{"rmse": value} for value in rmse])
+    assert found == pytest.approx({"rmse": mean, "median_rmse": median})
 
 
 def test_the_picture_shows_a_r_and_e_in_the_same_colours():

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
+from gsdm_pyg.evaluation import prior_metrics
 from problems import StateSpace
 from tests.problems.graph_oracle import attention_links, symmetric_with_loops
 
@@ -105,6 +106,16 @@ def test_scores_are_distances_from_the_posterior_mean_in_its_standard_deviations
     found = problem.metrics({"x": mean + 2 * signs * std}, truth)
     assert found["z"] == pytest.approx(1.2, abs=1e-5)
     assert found["z_squared"] == pytest.approx(4, abs=1e-4)
+
+
+@pytest.mark.parametrize("steps", [1, 10])
+def test_independent_answers_score_the_spread_of_prior_and_posterior_mean(steps):
+    found = prior_metrics(StateSpace(steps=steps), 4000)
+    # The answer has the variance 1, and the posterior mean 1 - that of the posterior.
+    variance = kalman_smoother([0.0] * steps)[1].square()
+    assert found["z"] == pytest.approx(0, abs=0.2)
+    expected = ((2 - variance) / variance).mean().item()
+    assert found["z_squared"] == pytest.approx(expected, rel=0.1)
 
 
 def test_exact_samples_show_errors_of_chance_alone():
