@@ -50,7 +50,9 @@ def sample(
         beta: beta_1..beta_T of the schedule, [T].
         steps: Evaluations of `denoise`.
         solver: "ddpm" (ancestral sampling, also DDIM with eta = 1) and "dpm++_sde"
-            follow the SDE; "ddim", "dpm++" and "unipc" the ODE.
+            follow the SDE, whose noise corrects mistakes: best where values must fit
+            together, such as discrete ones. "ddim", "dpm++" and "unipc" follow the ODE:
+            best for the spread of a posterior, which "ddpm" narrows in few steps.
         generator: Source of randomness, on the device of x or on the CPU.
     """
     check_choice("solver", solver, Solver)

@@ -1,5 +1,6 @@
 """Sampling with exact denoisers, whose posteriors are known in closed form."""
 
+from functools import partial
 from typing import get_args
 
 import pytest
@@ -49,6 +50,16 @@ def test_an_exact_denoiser_of_a_gaussian_recovers_it(
     assert abs(drawn.std() / SPREAD - 1) < tolerance
     standardised = (drawn - drawn.mean()) / drawn.std()
     assert abs(standardised.pow(4).mean() - 3) < 0.15  # and it is a Gaussian
+
+
+def test_few_steps_narrow_a_posterior_by_ancestral_sampling_but_not_by_the_ode():
+    def ratio(solver):
+        denoise = partial(denoise_gaussian, mean=0.7, spread=0.3)
+        drawn = sample(denoise, *latent(20_000), BETA, 50, solver, seeded())
+        return drawn.std() / 0.3
+
+    assert ratio("ddpm") < 0.94
+    assert abs(ratio("dpm++") - 1) < 0.015
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
