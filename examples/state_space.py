@@ -2,6 +2,7 @@
 
     python -m examples.state_space
     python -m examples.state_space --length 50 --picture posterior.png
+    python -m examples.state_space --solver ddpm  # narrows the posterior
 
 For a few fresh instances, many paths are drawn given the observations. Errors are those
 of `StateSpace.posterior_error`: of the mean, in exact standard deviations, and of the
@@ -11,11 +12,13 @@ show by chance.
 
 import argparse
 import math
+from typing import get_args
 
 import torch
 
 from gsdm_pyg import GSDM
 from gsdm_pyg.data import keyed_generator
+from gsdm_pyg.diffusion.sampling import Solver
 from problems import StateSpace
 
 
@@ -25,9 +28,10 @@ def main() -> None:
     )
     parser.add_argument("--model", default="pretrained/state-space")
     parser.add_argument("--length", type=int, default=20, help="length of the path")
-    parser.add_argument("--instances", type=int, default=16)
-    parser.add_argument("--samples", type=int, default=1000)
-    parser.add_argument("--steps", type=int, default=100, help="network evaluations")
+    parser.add_argument("--instances", type=int, default=8)
+    parser.add_argument("--samples", type=int, default=400)
+    parser.add_argument("--steps", type=int, default=50, help="network evaluations")
+    parser.add_argument("--solver", choices=get_args(Solver), default="dpm++")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--picture", help="draw the first instance into this file")
     options = parser.parse_args()
@@ -43,6 +47,7 @@ def main() -> None:
             given={"y": truth["y"]},
             num_samples=options.samples,
             steps=options.steps,
+            solver=options.solver,
             generator=generator,
         )
         errors.append(problem.posterior_error(paths, truth))
