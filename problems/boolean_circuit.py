@@ -17,6 +17,7 @@ from gsdm_pyg.problem import graph_of
 Seed = Annotated[int, "0 or more"]
 
 NEARLY_CONSTANT = 1 / 8  # the least chance of either value that a gate may have
+MOST_LAYERS = 24  # 2^25 nodes, a gigabyte per instance
 
 
 class BooleanCircuit(Problem):
@@ -37,6 +38,11 @@ class BooleanCircuit(Problem):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.n > MOST_LAYERS:
+            raise ValueError(
+                f"BooleanCircuit.n layers have 2^n inputs: give at most {MOST_LAYERS} "
+                f"(got {self.n})."
+            )
         seed = self.gate_seed
         if not isinstance(seed, int) or isinstance(seed, bool) or seed < 0:
             raise ValueError(

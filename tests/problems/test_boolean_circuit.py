@@ -92,6 +92,11 @@ def test_a_seed_that_is_no_whole_number_is_refused(seed):
         BooleanCircuit(n=2, gate_seed=seed)
 
 
+def test_circuits_too_large_for_any_machine_are_refused():
+    with pytest.raises(ValueError, match=r"2\^n inputs.* at most 24 \(got 100\)"):
+        BooleanCircuit(100)
+
+
 @pytest.mark.parametrize("seed", [0, 1, 2**64, 10**30])
 def test_any_whole_number_is_a_seed(seed):
     assert len(BooleanCircuit(n=2, gate_seed=seed).gates) == 2
