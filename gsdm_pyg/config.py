@@ -20,7 +20,7 @@ from pydantic import (
     ValidationError,
 )
 
-from gsdm_pyg.diffusion.loss import DiscreteLoss
+from gsdm_pyg.diffusion.loss import ContinuousLoss, DiscreteLoss
 from gsdm_pyg.diffusion.sampling import Solver
 from gsdm_pyg.diffusion.schedule import Schedule
 from gsdm_pyg.graphical_model import Edges
@@ -76,6 +76,7 @@ class ModelConfig(Section):
     schedule: Schedule = "cosine"
     num_timesteps: PositiveInt = 1000
     discrete_loss: DiscreteLoss = "cross_entropy"
+    continuous_loss: ContinuousLoss = "x0"
     discrete_scale: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0
     backend: Backend = "auto"
 

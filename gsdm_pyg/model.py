@@ -15,6 +15,7 @@ from torch_geometric.data import Batch, Data
 from gsdm_pyg.checks import check_choice
 from gsdm_pyg.data import check_given, collate, to_data
 from gsdm_pyg.diffusion.loss import (
+    ContinuousLoss,
     DiscreteLoss,
     add_noise,
     node_loss,
@@ -61,6 +62,8 @@ class GSDM(ModelFolder, library_name="gsdm_pyg", model_card_template=CARD):
         schedule: Noise schedule.
         num_timesteps: T, steps of the diffusion.
         discrete_loss: Loss of discrete nodes.
+        continuous_loss: Loss of continuous nodes. "v" counts low noise as much as high,
+            for answers that are determined and wanted exactly; see `node_loss`.
         discrete_scale: Standard deviation of one-hot codes as they diffuse. The lower,
             the more of the noise levels leave a class in doubt.
         backend: How attention is computed.
@@ -89,6 +92,7 @@ class GSDM(ModelFolder, library_name="gsdm_pyg", model_card_template=CARD):
         schedule: Schedule = "cosine",
         num_timesteps: int = 1000,
         discrete_loss: DiscreteLoss = "cross_entropy",
+        continuous_loss: ContinuousLoss = "x0",
         discrete_scale: float = 1.0,
         backend: Backend = "auto",
     ) -> None:
@@ -101,11 +105,13 @@ class GSDM(ModelFolder, library_name="gsdm_pyg", model_card_template=CARD):
         self.self_conditioning = self_conditioning
         self.view = GraphView(embedding, edges, intermediates)
         self.shapes = shapes
-        self.discrete_loss = discrete_loss
+        self.discrete_loss: DiscreteLoss = discrete_loss
+        self.continuous_loss: ContinuousLoss = continuous_loss
         self.source: Problem | ProblemFamily | None = None
         self._warned = False
         check_choice("observe", observe, Observe)
         check_choice("discrete_loss", discrete_loss, DiscreteLoss)
+        check_choice("continuous_loss", continuous_loss, ContinuousLoss)
         if (shapes is None) == (embedding == "independent"):
             raise ValueError(
                 "Independent embeddings, and no others, need the shapes of the "
@@ -148,6 +154,7 @@ class GSDM(ModelFolder, library_name="gsdm_pyg", model_card_template=CARD):
         schedule: Schedule = "cosine",
         num_timesteps: int = 1000,
         discrete_loss: DiscreteLoss = "cross_entropy",
+        continuous_loss: ContinuousLoss = "x0",
         discrete_scale: float = 1.0,
         backend: Backend = "auto",
     ) -> Self:
@@ -181,6 +188,7 @@ class GSDM(ModelFolder, library_name="gsdm_pyg", model_card_template=CARD):
             schedule=schedule,
             num_timesteps=num_timesteps,
             discrete_loss=discrete_loss,
+            continuous_loss=continuous_loss,
             discrete_scale=discrete_scale,
             backend=backend,
         )
@@ -205,7 +213,15 @@ class GSDM(ModelFolder, library_name="gsdm_pyg", model_card_template=CARD):
         output = self._output(xt, t, batch, estimate)
         x0_hat, log_prob = predict_x0(output, xt, alpha_bar, columns, discrete)
         target = torch.where(discrete, batch.x, x0)
-        losses = node_loss(x0_hat, log_prob, target, discrete, self.discrete_loss)
+        losses = node_loss(
+            x0_hat,
+            log_prob,
+            target,
+            alpha_bar,
+            discrete,
+            self.discrete_loss,
+            self.continuous_loss,
+        )
         latent = ~kept
         return (losses * latent).sum() / latent.sum().clamp(min=1)
 

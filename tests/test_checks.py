@@ -18,6 +18,7 @@ def test_choice_outside_the_literal_is_refused_by_name():
     [
         {"schedule": "cosin"},
         {"discrete_loss": "xent"},
+        {"continuous_loss": "eps"},
         {"backend": "scater"},
         {"observe": "mix"},
     ],

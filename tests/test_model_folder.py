@@ -64,12 +64,13 @@ def test_folder_is_found_by_a_relative_name(folder, monkeypatch, offline):
 def test_loaded_model_knows_what_it_was_made_for(tmp_path):
     source = BCMF.family(m=(1, 3), n=2, k=(1, 2))
     arguments = {"observe": "mixed", "schedule": "linear", "num_timesteps": 50}
-    saved = tiny_model(source, dropout=0.1, discrete_loss="squared", **arguments)
+    arguments |= {"discrete_loss": "squared", "continuous_loss": "v"}
+    saved = tiny_model(source, dropout=0.1, **arguments)
     saved.save_pretrained(tmp_path / "saved")
     loaded = GSDM.from_pretrained(tmp_path / "saved")
     assert loaded.problem == "BCMF"
     assert loaded.sizes == {"m": [1, 3], "n": 2, "k": [1, 2]}
-    for name in ("variables", "observe", "dropout", "discrete_loss"):
+    for name in ("variables", "observe", "dropout", "discrete_loss", "continuous_loss"):
         assert getattr(loaded, name) == getattr(saved, name), name
     assert torch.equal(loaded.scaling.loc, saved.scaling.loc)
     assert torch.equal(loaded.scaling.scale, saved.scaling.scale)

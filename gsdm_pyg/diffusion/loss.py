@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 DiscreteLoss = Literal["cross_entropy", "squared"]
+ContinuousLoss = Literal["x0", "v"]
 
 
 def add_noise(x0: Tensor, eps: Tensor, alpha_bar: Tensor) -> Tensor:
@@ -50,8 +51,10 @@ def node_loss(
     x0_hat: Tensor,
     log_prob: Tensor,
     x0: Tensor,
+    alpha_bar: Tensor,
     discrete: Tensor,
     discrete_loss: DiscreteLoss = "cross_entropy",
+    continuous_loss: ContinuousLoss = "x0",
 ) -> Tensor:
     """Squared error of continuous nodes; of discrete ones that or cross-entropy; [N].
 
@@ -59,11 +62,17 @@ def node_loss(
         x0_hat: Predictions, probabilities where discrete, [N, W].
         log_prob: Log-probabilities of discrete nodes, [N, W].
         x0: Targets, one-hot where discrete, [N, W].
+        alpha_bar: Noise level of each node, [N, 1].
         discrete: Which nodes are categorical, [N, 1].
         discrete_loss: The loss of discrete nodes.
+        continuous_loss: "x0" is the squared error itself; "v" divides it by
+            1 - alpha_bar, and so judges the network's raw output (the velocity of
+            Salimans and Ho, 2022) alike at every noise level.
     """
     squared = (x0_hat - x0).square().sum(-1)
-    if discrete_loss == "squared":
-        return squared
+    continuous = squared
+    if continuous_loss == "v":
+        continuous = squared / (1 - alpha_bar).squeeze(-1)
     entropy = -torch.where(x0 > 0, log_prob, 0).sum(-1)
-    return torch.where(discrete.squeeze(-1), entropy, squared)
+    other = squared if discrete_loss == "squared" else entropy
+    return torch.where(discrete.squeeze(-1), other, continuous)

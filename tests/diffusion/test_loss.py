@@ -76,6 +76,9 @@ COLUMNS = COLUMNS.bool()
 DISCRETE = torch.tensor([[False], [True], [True]])
 
 
+ALPHA_BAR = torch.tensor([[0.36], [0.5], [0.5]])
+
+
 def predictions():
     output = torch.tensor(
         [
@@ -85,8 +88,7 @@ def predictions():
         ]
     )
     xt = torch.tensor([[2.0, 0, 0, 0, 0, 0]]).expand(3, 6)
-    alpha_bar = torch.tensor([[0.36], [0.5], [0.5]])
-    return predict_x0(output, xt, alpha_bar, COLUMNS, DISCRETE)
+    return predict_x0(output, xt, ALPHA_BAR, COLUMNS, DISCRETE)
 
 
 def test_predictions_use_only_a_nodes_own_columns():
@@ -109,23 +111,48 @@ def targets():
     return x0
 
 
+def judged(*losses):
+    return node_loss(*predictions(), targets(), ALPHA_BAR, DISCRETE, *losses)
+
+
 def test_cross_entropy_is_minus_the_log_of_the_true_class():
-    loss = node_loss(*predictions(), targets(), DISCRETE, "cross_entropy")
+    loss = judged("cross_entropy")
     assert_close(loss, torch.tensor([0.6**2, -math.log(0.75), -math.log(0.125)]))
 
 
 def test_squared_loss_compares_probabilities_with_the_one_hot_code():
-    loss = node_loss(*predictions(), targets(), DISCRETE, "squared")
+    loss = judged("squared")
     third = 0.875**2 + 0.25**2 + 0.625**2
     assert_close(loss, torch.tensor([0.6**2, 2 * 0.25**2, third]))
 
 
 @pytest.mark.parametrize("discrete_loss", ["cross_entropy", "squared"])
-def test_gradients_reach_a_nodes_own_columns_and_are_finite(discrete_loss):
+def test_v_divides_the_error_of_continuous_nodes_alone_by_the_noise(discrete_loss):
+    plain, v = judged(discrete_loss), judged(discrete_loss, "v")
+    assert_close(v[0], plain[0] / 0.64)
+    assert_close(v[1:], plain[1:])
+
+
+@pytest.mark.parametrize("alpha_bar", [0.001, 0.5, 0.999])
+def test_v_judges_the_raw_output_alike_at_every_noise_level(alpha_bar):
+    level = torch.full((3, 1), alpha_bar)
+    x0, eps = torch.full((3, 6), 0.7) * COLUMNS, torch.full((3, 6), -1.2) * COLUMNS
+    xt = add_noise(x0, eps, level)
+    exact = (1 - level).sqrt() * x0 - level.sqrt() * eps
+    estimates = predict_x0(exact + 0.3, xt, level, COLUMNS, DISCRETE)
+    loss = node_loss(*estimates, x0, level, DISCRETE, continuous_loss="v")
+    assert_close(loss[0], torch.tensor(0.09), rtol=1e-4, atol=0)
+
+
+@pytest.mark.parametrize("discrete_loss", ["cross_entropy", "squared"])
+@pytest.mark.parametrize("continuous_loss", ["x0", "v"])
+def test_gradients_reach_a_nodes_own_columns_and_are_finite(
+    discrete_loss, continuous_loss
+):
     output = torch.randn(3, 6, requires_grad=True)
-    xt, alpha_bar = torch.randn(3, 6), torch.full((3, 1), 0.5)
-    x0_hat, log_prob = predict_x0(output, xt, alpha_bar, COLUMNS, DISCRETE)
-    node_loss(x0_hat, log_prob, targets(), DISCRETE, discrete_loss).sum().backward()
+    estimates = predict_x0(output, torch.randn(3, 6), ALPHA_BAR, COLUMNS, DISCRETE)
+    losses = (discrete_loss, continuous_loss)
+    node_loss(*estimates, targets(), ALPHA_BAR, DISCRETE, *losses).sum().backward()
     assert output.grad.isfinite().all()
     assert torch.equal(output.grad != 0, COLUMNS)
 
@@ -133,8 +160,9 @@ def test_gradients_reach_a_nodes_own_columns_and_are_finite(discrete_loss):
 def test_cross_entropy_of_confident_mistakes_stays_finite():
     output = torch.tensor([[0.0, 80.0, -80.0, 0.0, 0.0, 0.0]], requires_grad=True)
     columns, discrete = COLUMNS[1:2], DISCRETE[1:2]
-    x0_hat, log_prob = predict_x0(output, output, torch.ones(1, 1), columns, discrete)
-    loss = node_loss(x0_hat, log_prob, targets()[1:2], discrete).sum()
+    level = torch.ones(1, 1)
+    estimates = predict_x0(output, output, level, columns, discrete)
+    loss = node_loss(*estimates, targets()[1:2], level, discrete).sum()
     assert_close(loss, torch.tensor(160.0))
     loss.backward()
     assert output.grad.isfinite().all()
@@ -154,11 +182,11 @@ def loss_and_output_gradient(model, batch):
 
 @pytest.mark.parametrize("discrete_loss", ["cross_entropy", "squared"])
 @pytest.mark.parametrize("observe", ["roles", "mixed"])
-def test_only_latent_nodes_count(observe, discrete_loss):
+@pytest.mark.parametrize("continuous_loss", ["x0", "v"])
+def test_only_latent_nodes_count(observe, discrete_loss, continuous_loss):
     family = BCMF.family(m=(1, 3), n=(1, 3), k=(1, 3))
-    model = GSDM.from_problem(
-        family, width=16, layers=1, heads=2, discrete_loss=discrete_loss
-    )
+    losses = {"discrete_loss": discrete_loss, "continuous_loss": continuous_loss}
+    model = GSDM.from_problem(family, width=16, layers=1, heads=2, **losses)
     batch = ProblemBatches(family, batch_size=12, observe=observe).batch(0)
     _, gradient = loss_and_output_gradient(model, batch)
     assert 0 < batch.observed.sum() < batch.num_nodes
