@@ -85,7 +85,13 @@ def run_evaluation(options: argparse.Namespace) -> None:
     model = GSDM.from_pretrained(options.model, map_location=options.device)
     problem = _problem(model, options)
     result = evaluate(
-        model, problem, options.instances, options.steps, options.solver, options.seed
+        model,
+        problem,
+        options.instances,
+        options.steps,
+        options.solver,
+        options.restarts,
+        options.seed,
     )
     prior = prior_metrics(problem, options.instances, options.seed, model.observe)
     print(f"{label(problem)}, {options.instances} instances, seed {options.seed}")
@@ -109,6 +115,7 @@ def run_sampling(options: argparse.Namespace) -> None:
         num_samples=options.num_samples,
         steps=options.steps,
         solver=options.solver,
+        restarts=options.restarts,
         generator=keyed_generator("sample", options.seed),
     )
     _write_arrays(options.out, {name: v.numpy() for name, v in samples.items()})
@@ -144,6 +151,12 @@ def _parser() -> argparse.ArgumentParser:
     shared.add_argument("--problem", help="path/to/file.py:ClassName, if not built in")
     shared.add_argument("--steps", type=int, default=50, help="network evaluations")
     shared.add_argument("--solver", choices=get_args(Solver), default="ddpm")
+    shared.add_argument(
+        "--restarts",
+        type=int,
+        default=0,
+        help="go half the way back that often, to mend what does not fit together",
+    )
     shared.add_argument("--seed", type=int, default=0)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     shared.add_argument("--device", default=device, help="default: %(default)s")
@@ -230,6 +243,7 @@ def _finish(
             settings.final_instances,
             settings.steps,
             settings.solver,
+            settings.restarts,
             seed=config.seed,
         )
         results[problem] = result
@@ -240,12 +254,14 @@ def _finish(
         run_dir / "metrics.json",
         json.dumps({n: _strict(r) for n, r in rows.items()}, indent=2).encode(),
     )
+    restarts = f" and {settings.restarts} restarts" if settings.restarts else ""
     details = "\n".join(
         [
             f"Trained for {steps} with seed {config.seed}.",
             "",
             f"Means over {settings.final_instances} fresh instances, averaged weights, "
-            f"{settings.steps} steps of {settings.solver}, seed {config.seed}:",
+            f"{settings.steps} steps of {settings.solver}{restarts}, seed "
+            f"{config.seed}:",
             "",
             *(f"- {name}: {json.dumps(_strict(row))}" for name, row in rows.items()),
             "",

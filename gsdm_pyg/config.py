@@ -21,7 +21,7 @@ from pydantic import (
 )
 
 from gsdm_pyg.diffusion.loss import ContinuousLoss, DiscreteLoss
-from gsdm_pyg.diffusion.sampling import Solver
+from gsdm_pyg.diffusion.sampling import Solver, check_steps
 from gsdm_pyg.diffusion.schedule import Schedule
 from gsdm_pyg.graphical_model import Edges
 from gsdm_pyg.nn.structured_attention import Backend
@@ -138,6 +138,7 @@ class EvaluationConfig(Section):
     final_instances: PositiveInt = 64
     steps: PositiveInt = 50
     solver: Solver = "ddpm"
+    restarts: NonNegativeInt = 0
     pictures: NonNegativeInt = 2
 
 
@@ -183,6 +184,14 @@ def parse_config(values: dict[str, Any]) -> Config:
             config.problem.source(sizes)
     except (ValueError, TypeError, FileNotFoundError) as error:
         raise ConfigError(f"problem: {error}") from error
+    evaluation = config.evaluation
+    if evaluation.problems:
+        try:
+            check_steps(
+                evaluation.steps, evaluation.restarts, config.model.num_timesteps
+            )
+        except ValueError as error:
+            raise ConfigError(f"evaluation: {error}") from error
     return config
 
 

@@ -40,6 +40,7 @@ def evaluate(
     num_instances: int = 64,
     steps: int = 50,
     solver: Solver = "ddpm",
+    restarts: int = 0,
     seed: int = 0,
     max_nodes: int = 200_000,
 ) -> Evaluation:
@@ -49,8 +50,9 @@ def evaluate(
         model: The model to judge.
         problem: The problem, of any size.
         num_instances: Instances to average over.
-        steps: Evaluations of the network per sample.
+        steps: Evaluations of the network on the way from noise to a sample.
         solver: How to integrate.
+        restarts: How often to go half the way back, see `GSDM.sample`.
         seed: Chooses instances and noise.
         max_nodes: Bound on the nodes of one batch.
     """
@@ -58,7 +60,7 @@ def evaluate(
     truths, observed, generator = _draw(problem, num_instances, seed, model.observe)
     given = zip(truths, observed, strict=True)
     graphs = [to_data(problem, *arrays, model.view) for arrays in given]
-    values = model.sample_data(graphs, steps, solver, generator, max_nodes)
+    values = model.sample_data(graphs, steps, solver, restarts, generator, max_nodes)
     samples = [model.decode(graph, x.cpu()) for x in values]
     metrics = _judge(problem, samples, truths, observed)
     return Evaluation(metrics, samples, truths, observed)

@@ -233,6 +233,7 @@ class GSDM(ModelFolder, library_name="gsdm_pyg", model_card_template=CARD):
         num_samples: int = 1,
         steps: int = 50,
         solver: Solver = "ddpm",
+        restarts: int = 0,
         generator: torch.Generator | None = None,
         max_nodes: int = 200_000,
     ) -> dict[str, Tensor]:
@@ -243,8 +244,10 @@ class GSDM(ModelFolder, library_name="gsdm_pyg", model_card_template=CARD):
             given: Arrays by name, whole or with NaN for missing entries; nothing given
                 means an unconditional sample.
             num_samples: How many samples to draw.
-            steps: Evaluations of the network per sample.
+            steps: Evaluations of the network on the way from noise to a sample.
             solver: How to integrate, see `gsdm_pyg.diffusion.sampling.sample`.
+            restarts: How often to go half the way back, for half as many steps each,
+                which mends values that do not fit together.
             generator: Source of randomness.
             max_nodes: Draw in batches of at most this many nodes, to bound memory.
         """
@@ -254,7 +257,8 @@ class GSDM(ModelFolder, library_name="gsdm_pyg", model_card_template=CARD):
         values, known = check_given(graph, given or {}, self.view)
         self._warn_if_unseen(problem, known)
         data = to_data(problem, values, known, self.view)
-        x = self.sample_data([data] * num_samples, steps, solver, generator, max_nodes)
+        graphs = [data] * num_samples
+        x = self.sample_data(graphs, steps, solver, restarts, generator, max_nodes)
         return self.decode(graph, torch.stack(x).cpu())
 
     @torch.no_grad()
@@ -263,6 +267,7 @@ class GSDM(ModelFolder, library_name="gsdm_pyg", model_card_template=CARD):
         graphs: list[Data],
         steps: int = 50,
         solver: Solver = "ddpm",
+        restarts: int = 0,
         generator: torch.Generator | None = None,
         max_nodes: int = 200_000,
     ) -> list[Tensor]:
@@ -276,7 +281,7 @@ class GSDM(ModelFolder, library_name="gsdm_pyg", model_card_template=CARD):
         try:
             for chunk in _chunks(graphs, max_nodes):
                 batch = collate(chunk).to(self.alpha_bar.device)
-                x0 = self._sample_batch(batch, steps, solver, generator)
+                x0 = self._sample_batch(batch, steps, solver, restarts, generator)
                 results.extend(x0.split([graph.num_nodes for graph in chunk]))
         finally:
             self.train(training)
@@ -390,6 +395,7 @@ class GSDM(ModelFolder, library_name="gsdm_pyg", model_card_template=CARD):
         batch: Batch,
         steps: int,
         solver: Solver,
+        restarts: int,
         generator: torch.Generator | None,
     ) -> Tensor:
         columns = self.scaling.columns[batch.variable_id]
@@ -404,7 +410,7 @@ class GSDM(ModelFolder, library_name="gsdm_pyg", model_card_template=CARD):
             return estimate
 
         x, kept = self._inputs(batch)
-        x0 = sample(denoise, x, kept, self.beta, steps, solver, generator)
+        x0 = sample(denoise, x, kept, self.beta, steps, solver, restarts, generator)
         x = self.scaling.restore(x0, batch.variable_id)
         return torch.where(kept[:, None], batch.x, x)
 

@@ -154,6 +154,7 @@ class Training(L.LightningModule):
             num_instances=max(1, settings.num_instances // self.trainer.world_size),
             steps=settings.steps,
             solver=settings.solver,
+            restarts=settings.restarts,
             seed=_VALIDATION + self.seed + self.global_rank,
         )
         for name, value in result.metrics.items():

@@ -40,6 +40,7 @@ TINY: dict[str, Any] = {
         "num_instances": 2,
         "final_instances": 3,
         "steps": 3,
+        "restarts": 1,
         "pictures": 1,
     },
 }

@@ -110,9 +110,14 @@ def test_sample_without_given_is_unconditional(model_folder):
 
 
 def test_sample_writes_what_the_library_returns(model_folder):
-    run("sample", model_folder, "--seed", 7, "--solver", "dpm++", "--out", "out.npz")
+    options = ["--seed", 7, "--solver", "dpm++", "--restarts", 2, "--out", "out.npz"]
+    run("sample", model_folder, *options)
     expected = GSDM.from_pretrained(model_folder).sample(
-        PROBLEM, steps=3, solver="dpm++", generator=keyed_generator("sample", 7)
+        PROBLEM,
+        steps=3,
+        solver="dpm++",
+        restarts=2,
+        generator=keyed_generator("sample", 7),
     )
     with np.load("out.npz") as samples:
         for name, value in expected.items():
@@ -141,9 +146,9 @@ def test_sample_leaves_no_other_files(model_folder):
 
 
 def test_evaluate_prints_metrics_beside_those_of_the_prior(model_folder, capsys):
-    run("evaluate", model_folder, "--instances", 3, "--seed", 5)
+    run("evaluate", model_folder, "--instances", 3, "--seed", 5, "--restarts", 1)
     model = GSDM.from_pretrained(model_folder)
-    rmse = evaluate(model, PROBLEM, 3, steps=3, seed=5).metrics["rmse"]
+    rmse = evaluate(model, PROBLEM, 3, steps=3, restarts=1, seed=5).metrics["rmse"]
     prior = prior_metrics(PROBLEM, 3, seed=5)["rmse"]
     assert capsys.readouterr().out.splitlines() == [
         "BCMF(m=2,n=3,k=2), 3 instances, seed 5",

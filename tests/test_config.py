@@ -75,6 +75,7 @@ def test_key_like_no_other_is_refused_with_the_known_ones(path):
         ("optimizer.lr=fast", "optimizer.lr", "'fast'"),
         ("optimizer.ema=1.0", "optimizer.ema", "1.0"),
         ("evaluation.solver=euler", "evaluation.solver", "'euler'"),
+        ("evaluation.restarts=-1", "evaluation.restarts", "-1"),
         ("evaluation.problems=[3]", "evaluation.problems.0", "3"),
         ("problem=3", "problem", "3"),
         ("seed=-1", "seed", "-1"),
@@ -86,6 +87,22 @@ def test_wrong_value_is_refused_by_key_and_value(path, override, key, value):
     message = str(caught.value)
     assert message.startswith(f"{key}: ")
     assert message.endswith(f"(got {value}).")
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["evaluation.steps=1001"], "between 1 and the 1000 .*(got 1001)"),
+        (["model.num_timesteps=1"], "between 1 and the 1 .*(got 3)"),
+        (["evaluation.steps=1", "evaluation.restarts=2"], "(got 2 with steps=1)"),
+    ],
+)
+def test_sampling_that_cannot_run_is_refused_before_training(path, overrides, message):
+    overrides = ["evaluation.problems=[{m: 2, n: 2, k: 1}]", *overrides]
+    pattern = message.replace("(", r"\(").replace(")", r"\)")
+    with pytest.raises(ConfigError, match=f"^evaluation: .*{pattern}"):
+        load_config(path, overrides)
+    load_config(path, ["evaluation.problems=[]", *overrides[1:]])  # nothing to sample
 
 
 def test_all_wrong_keys_are_told_at_once(path):

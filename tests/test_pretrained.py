@@ -42,3 +42,14 @@ def test_model_solves_what_the_prior_does_not(folder):
     assert low <= value <= high
     prior = prior_metrics(problem, 32)[metric]
     assert prior < low - 0.15 or prior > high + 0.15
+
+
+def test_restarts_mend_sudokus():
+    model = GSDM.from_pretrained(ROOT / "pretrained" / "sudoku")
+
+    def valid(restarts):
+        problem = Sudoku(3, 3, 16)
+        settings = {"num_instances": 64, "steps": 20, "restarts": restarts}
+        return evaluate(model, problem, **settings).metrics["valid"]
+
+    assert valid(4) > valid(0) + 0.1

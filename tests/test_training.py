@@ -155,19 +155,20 @@ def test_evaluation_during_training_uses_the_averaged_weights(run_dir):
     found = logged(run_dir, f"{label(problem)}/rmse")
     assert list(found) == [3, 7, 11]
     model = GSDM.from_pretrained(run_dir / "model")  # the averaged ones of step 12
-    expected = evaluate(model, problem, num_instances=2, steps=3, seed=10_000)
+    expected = evaluate(model, problem, 2, steps=3, restarts=1, seed=10_000)
     assert found[11] == pytest.approx(expected.metrics["rmse"], rel=1e-4)
 
 
 @pytest.mark.slow
 def test_metrics_file_holds_the_metrics_of_the_exported_model(run_dir):
     model, problem = GSDM.from_pretrained(run_dir / "model"), BCMF(m=4, n=2, k=1)
-    result = evaluate(model, problem, num_instances=3, steps=3, seed=0)
+    result = evaluate(model, problem, 3, steps=3, restarts=1, seed=0)
     metrics = json.loads((run_dir / "metrics.json").read_text())
     assert list(metrics) == ["BCMF(m=4,n=2,k=1)"]
     found = metrics["BCMF(m=4,n=2,k=1)"]["rmse"]
     assert found == pytest.approx(result.metrics["rmse"], rel=1e-4)
-    assert str(found) in (run_dir / "model" / "README.md").read_text()
+    card = (run_dir / "model" / "README.md").read_text()
+    assert str(found) in card and "3 steps of ddpm and 1 restarts" in card
 
 
 @pytest.mark.slow

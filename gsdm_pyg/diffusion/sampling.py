@@ -15,6 +15,8 @@ from diffusers.utils.torch_utils import randn_tensor
 from torch import Tensor
 
 from gsdm_pyg.checks import check_choice
+from gsdm_pyg.diffusion.loss import add_noise
+from gsdm_pyg.diffusion.schedule import alpha_bars
 
 Solver = Literal["ddpm", "ddim", "dpm++", "dpm++_sde", "unipc"]
 
@@ -39,27 +41,69 @@ def sample(
     beta: Tensor,
     steps: int = 50,
     solver: Solver = "ddpm",
+    restarts: int = 0,
     generator: torch.Generator | None = None,
 ) -> Tensor:
     """Draw x0 given the observed rows of x.
+
+    A restart goes half the way back and down again: it adds the noise of the middle of
+    the schedule to the sample, and removes it (Xu et al., 2023). An exact denoiser's
+    distribution stays as it is, while mistakes of a learned one get mended.
 
     Args:
         denoise: Maps (xt [N, W], t) to x0_hat [N, W]; t counts from 0.
         x: Values [N, W]; rows that are not observed are overwritten.
         observed: Which rows to keep, [N].
         beta: beta_1..beta_T of the schedule, [T].
-        steps: Evaluations of `denoise`.
+        steps: Evaluations of `denoise` on the way down from pure noise; a restart takes
+            half as many again.
         solver: "ddpm" (ancestral sampling, also DDIM with eta = 1) and "dpm++_sde"
             follow the SDE, whose noise corrects mistakes: best where values must fit
             together, such as discrete ones. "ddim", "dpm++" and "unipc" follow the ODE:
             best for the spread of a posterior, which "ddpm" narrows in few steps.
+        restarts: How often to go back. Best where values must fit together.
         generator: Source of randomness, on the device of x or on the CPU.
     """
     check_choice("solver", solver, Solver)
-    if not 1 <= steps <= len(beta):
+    check_steps(steps, restarts, len(beta))
+    # UniPC's step draws nothing and takes no generator.
+    random = {} if solver == "unipc" else {"generator": generator}
+    keep, alpha_bar = observed[:, None], alpha_bars(beta).to(x)
+    for descent in range(1 + restarts):
+        scheduler = _scheduler(solver, beta, steps, x.device)
+        times = scheduler.timesteps
+        noise = randn_tensor(x.shape, generator, x.device, x.dtype)
+        if descent == 0:
+            xt = noise
+        else:
+            times = times[-(steps // 2) :]
+            xt = add_noise(xt, noise, alpha_bar[times[0]])
+            if hasattr(scheduler, "set_begin_index"):
+                scheduler.set_begin_index(steps - len(times))
+        xt = torch.where(keep, x, xt)
+        for t in times:
+            x0_hat = denoise(xt, int(t))
+            xt = scheduler.step(x0_hat, t, xt, return_dict=False, **random)[0]
+            xt = torch.where(keep, x, xt)
+    return xt
+
+
+def check_steps(steps: int, restarts: int, num_timesteps: int) -> None:
+    """Refuse numbers of steps and restarts that `sample` cannot take."""
+    if not 1 <= steps <= num_timesteps:
         raise ValueError(
-            f"steps lies between 1 and the {len(beta)} of the schedule (got {steps})."
+            f"steps lies between 1 and the {num_timesteps} of the schedule "
+            f"(got {steps})."
         )
+    if restarts < 0 or (restarts and steps == 1):
+        raise ValueError(
+            "restarts is 0 or more, and takes at least 2 steps "
+            f"(got {restarts} with steps={steps})."
+        )
+
+
+def _scheduler(solver: Solver, beta: Tensor, steps: int, device: torch.device) -> Any:
+    """A solver of diffusers, ready to go down from pure noise."""
     scheduler_class, arguments = _SOLVERS[solver]
     scheduler = scheduler_class(
         num_train_timesteps=len(beta),
@@ -68,19 +112,10 @@ def sample(
         timestep_spacing="trailing",
         **arguments,
     )
-    scheduler.set_timesteps(steps, device=x.device)
+    scheduler.set_timesteps(steps, device=device)
     # Rounding makes diffusers append t = -1 for some numbers of steps: cut it off.
     scheduler.timesteps = scheduler.timesteps[:steps]
     scheduler.num_inference_steps = steps
     if hasattr(scheduler, "sigmas"):
         scheduler.sigmas = torch.cat([scheduler.sigmas[:steps], scheduler.sigmas[-1:]])
-    # UniPC's step draws nothing and takes no generator.
-    random = {} if solver == "unipc" else {"generator": generator}
-    keep = observed[:, None]
-    noise = randn_tensor(x.shape, generator, x.device, x.dtype)
-    xt = torch.where(keep, x, noise)
-    for t in scheduler.timesteps:
-        x0_hat = denoise(xt, int(t))
-        xt = scheduler.step(x0_hat, t, xt, return_dict=False, **random)[0]
-        xt = torch.where(keep, x, xt)
-    return xt
+    return scheduler
