@@ -155,7 +155,7 @@ def _parser() -> argparse.ArgumentParser:
         "--restarts",
         type=int,
         default=0,
-        help="go half the way back that often, to mend what does not fit together",
+        help="go part of the way back that often, to mend what does not fit together",
     )
     shared.add_argument("--seed", type=int, default=0)
     device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -254,7 +254,7 @@ def _finish(
         run_dir / "metrics.json",
         json.dumps({n: _strict(r) for n, r in rows.items()}, indent=2).encode(),
     )
-    restarts = f" and {settings.restarts} restarts" if settings.restarts else ""
+    restarts = f" with restarts={settings.restarts}" if settings.restarts else ""
     details = "\n".join(
         [
             f"Trained for {steps} with seed {config.seed}.",

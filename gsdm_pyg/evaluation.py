@@ -52,7 +52,7 @@ def evaluate(
         num_instances: Instances to average over.
         steps: Evaluations of the network on the way from noise to a sample.
         solver: How to integrate.
-        restarts: How often to go half the way back, see `GSDM.sample`.
+        restarts: How often to go part of the way back, see `GSDM.sample`.
         seed: Chooses instances and noise.
         max_nodes: Bound on the nodes of one batch.
     """

@@ -246,7 +246,7 @@ class GSDM(ModelFolder, library_name="gsdm_pyg", model_card_template=CARD):
             num_samples: How many samples to draw.
             steps: Evaluations of the network on the way from noise to a sample.
             solver: How to integrate, see `gsdm_pyg.diffusion.sampling.sample`.
-            restarts: How often to go half the way back, for half as many steps each,
+            restarts: How often to go part of the way back, by two fifths of the steps,
                 which mends values that do not fit together.
             generator: Source of randomness.
             max_nodes: Draw in batches of at most this many nodes, to bound memory.

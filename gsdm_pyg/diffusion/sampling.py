@@ -18,6 +18,7 @@ from gsdm_pyg.checks import check_choice
 from gsdm_pyg.diffusion.loss import add_noise
 from gsdm_pyg.diffusion.schedule import alpha_bars
 
+BACK = 0.4  # of the way to pure noise: how far a restart goes
 Solver = Literal["ddpm", "ddim", "dpm++", "dpm++_sde", "unipc"]
 
 _SOLVERS: dict[str, tuple[type, dict[str, Any]]] = {
@@ -46,9 +47,9 @@ def sample(
 ) -> Tensor:
     """Draw x0 given the observed rows of x.
 
-    A restart goes half the way back and down again: it adds the noise of the middle of
-    the schedule to the sample, and removes it (Xu et al., 2023). An exact denoiser's
-    distribution stays as it is, while mistakes of a learned one get mended.
+    A restart goes part of the way back and down again: it adds noise to the sample, and
+    removes it (Xu et al., 2023). An exact denoiser's distribution stays as it is, while
+    mistakes of a learned one get mended.
 
     Args:
         denoise: Maps (xt [N, W], t) to x0_hat [N, W]; t counts from 0.
@@ -56,7 +57,7 @@ def sample(
         observed: Which rows to keep, [N].
         beta: beta_1..beta_T of the schedule, [T].
         steps: Evaluations of `denoise` on the way down from pure noise; a restart takes
-            half as many again.
+            two fifths of them again.
         solver: "ddpm" (ancestral sampling, also DDIM with eta = 1) and "dpm++_sde"
             follow the SDE, whose noise corrects mistakes: best where values must fit
             together, such as discrete ones. "ddim", "dpm++" and "unipc" follow the ODE:
@@ -76,7 +77,7 @@ def sample(
         if descent == 0:
             xt = noise
         else:
-            times = times[-(steps // 2) :]
+            times = times[-max(1, round(BACK * steps)) :]
             xt = add_noise(xt, noise, alpha_bar[times[0]])
             if hasattr(scheduler, "set_begin_index"):
                 scheduler.set_begin_index(steps - len(times))
