@@ -25,6 +25,7 @@ RANGES = {
     "hierarchical-bcmf": (HierarchicalBCMF(8, 8, 4), "rmse", 0.0, 0.2),
     "matrix-inversion": (MatrixInversion(5, "identity"), "median_rmse", 0.0, 0.3),
     "sorting-n10": (Sorting(10), "rmse", 0.0, 0.05),
+    "sorting-n20": (Sorting(20), "rmse", 0.0, 0.05),
     "state-space": (StateSpace(20), "z_squared", 0.6, 1.5),
     "sudoku": (Sudoku(3, 3, 40), "valid", 0.75, 1.0),
 }
