@@ -37,8 +37,8 @@ def main() -> None:
     parser.add_argument("--puzzle", default=PUZZLE, help="default: one with 30 clues")
     parser.add_argument("--model", default="pretrained/sudoku")
     parser.add_argument("--samples", type=int, default=16)
-    parser.add_argument("--steps", type=int, default=50, help="network evaluations")
-    parser.add_argument("--restarts", type=int, default=8, help="see GSDM.sample")
+    parser.add_argument("--steps", type=int, default=50, help="from noise to a sample")
+    parser.add_argument("--restarts", type=int, default=8, help="mend mistakes")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
 

@@ -90,8 +90,8 @@ def run_evaluation(options: argparse.Namespace) -> None:
         options.instances,
         options.steps,
         options.solver,
-        options.restarts,
         options.seed,
+        restarts=options.restarts,
     )
     prior = prior_metrics(problem, options.instances, options.seed, model.observe)
     print(f"{label(problem)}, {options.instances} instances, seed {options.seed}")
@@ -149,13 +149,14 @@ def _parser() -> argparse.ArgumentParser:
         "settings", nargs="*", help="sizes such as m=8; else the largest of training"
     )
     shared.add_argument("--problem", help="path/to/file.py:ClassName, if not built in")
-    shared.add_argument("--steps", type=int, default=50, help="network evaluations")
+    shared.add_argument("--steps", type=int, default=50, help="from noise to a sample")
     shared.add_argument("--solver", choices=get_args(Solver), default="ddpm")
     shared.add_argument(
         "--restarts",
         type=int,
         default=0,
-        help="go part of the way back that often, to mend what does not fit together",
+        help="how many times to go back by two fifths of the steps and down again, "
+        "which mends what does not fit together",
     )
     shared.add_argument("--seed", type=int, default=0)
     device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -220,7 +221,8 @@ def _check_resumable(run_dir: Path, config: Config) -> None:
             "There is no checkpoint to resume from: start the run without --resume "
             f"(got {str(run_dir)!r})."
         )
-    before = load_config(run_dir / "config.yaml")
+    # How the run was evaluated does not matter: that may be what stopped it.
+    before = load_config(run_dir / "config.yaml", ["evaluation={}"])
     for section in ("problem", "model", "data", "optimizer", "seed"):
         if getattr(before, section) != getattr(config, section):
             raise ConfigError(
@@ -243,8 +245,8 @@ def _finish(
             settings.final_instances,
             settings.steps,
             settings.solver,
-            settings.restarts,
             seed=config.seed,
+            restarts=settings.restarts,
         )
         results[problem] = result
         figures = ", ".join(f"{n} {v:.4f}" for n, v in result.metrics.items())

@@ -40,9 +40,9 @@ def evaluate(
     num_instances: int = 64,
     steps: int = 50,
     solver: Solver = "ddpm",
-    restarts: int = 0,
     seed: int = 0,
     max_nodes: int = 200_000,
+    restarts: int = 0,
 ) -> Evaluation:
     """Sample one answer for each of `num_instances` fresh instances and judge it.
 
@@ -52,15 +52,15 @@ def evaluate(
         num_instances: Instances to average over.
         steps: Evaluations of the network on the way from noise to a sample.
         solver: How to integrate.
-        restarts: How often to go part of the way back, see `GSDM.sample`.
         seed: Chooses instances and noise.
         max_nodes: Bound on the nodes of one batch.
+        restarts: How many times to go part of the way back, see `GSDM.sample`.
     """
     graph = model.check_problem(problem)
     truths, observed, generator = _draw(problem, num_instances, seed, model.observe)
     given = zip(truths, observed, strict=True)
     graphs = [to_data(problem, *arrays, model.view) for arrays in given]
-    values = model.sample_data(graphs, steps, solver, restarts, generator, max_nodes)
+    values = model.sample_data(graphs, steps, solver, generator, max_nodes, restarts)
     samples = [model.decode(graph, x.cpu()) for x in values]
     metrics = _judge(problem, samples, truths, observed)
     return Evaluation(metrics, samples, truths, observed)

@@ -105,8 +105,8 @@ class GSDM(ModelFolder, library_name="gsdm_pyg", model_card_template=CARD):
         self.self_conditioning = self_conditioning
         self.view = GraphView(embedding, edges, intermediates)
         self.shapes = shapes
-        self.discrete_loss: DiscreteLoss = discrete_loss
-        self.continuous_loss: ContinuousLoss = continuous_loss
+        self.discrete_loss = discrete_loss
+        self.continuous_loss = continuous_loss
         self.source: Problem | ProblemFamily | None = None
         self._warned = False
         check_choice("observe", observe, Observe)
@@ -233,9 +233,9 @@ class GSDM(ModelFolder, library_name="gsdm_pyg", model_card_template=CARD):
         num_samples: int = 1,
         steps: int = 50,
         solver: Solver = "ddpm",
-        restarts: int = 0,
         generator: torch.Generator | None = None,
         max_nodes: int = 200_000,
+        restarts: int = 0,
     ) -> dict[str, Tensor]:
         """Draw all variables given some: an array [num_samples, *shape] per variable.
 
@@ -246,10 +246,10 @@ class GSDM(ModelFolder, library_name="gsdm_pyg", model_card_template=CARD):
             num_samples: How many samples to draw.
             steps: Evaluations of the network on the way from noise to a sample.
             solver: How to integrate, see `gsdm_pyg.diffusion.sampling.sample`.
-            restarts: How often to go part of the way back, by two fifths of the steps,
-                which mends values that do not fit together.
             generator: Source of randomness.
             max_nodes: Draw in batches of at most this many nodes, to bound memory.
+            restarts: How many times to go back by two fifths of the steps and down
+                again, which mends values that do not fit together.
         """
         if num_samples < 1:
             raise ValueError(f"num_samples must be at least 1 (got {num_samples}).")
@@ -258,7 +258,7 @@ class GSDM(ModelFolder, library_name="gsdm_pyg", model_card_template=CARD):
         self._warn_if_unseen(problem, known)
         data = to_data(problem, values, known, self.view)
         graphs = [data] * num_samples
-        x = self.sample_data(graphs, steps, solver, restarts, generator, max_nodes)
+        x = self.sample_data(graphs, steps, solver, generator, max_nodes, restarts)
         return self.decode(graph, torch.stack(x).cpu())
 
     @torch.no_grad()
@@ -267,9 +267,9 @@ class GSDM(ModelFolder, library_name="gsdm_pyg", model_card_template=CARD):
         graphs: list[Data],
         steps: int = 50,
         solver: Solver = "ddpm",
-        restarts: int = 0,
         generator: torch.Generator | None = None,
         max_nodes: int = 200_000,
+        restarts: int = 0,
     ) -> list[Tensor]:
         """Values [N_i, W] per graph: observed nodes as given, the others sampled.
 
@@ -281,7 +281,7 @@ class GSDM(ModelFolder, library_name="gsdm_pyg", model_card_template=CARD):
         try:
             for chunk in _chunks(graphs, max_nodes):
                 batch = collate(chunk).to(self.alpha_bar.device)
-                x0 = self._sample_batch(batch, steps, solver, restarts, generator)
+                x0 = self._sample_batch(batch, steps, solver, generator, restarts)
                 results.extend(x0.split([graph.num_nodes for graph in chunk]))
         finally:
             self.train(training)
@@ -395,8 +395,8 @@ class GSDM(ModelFolder, library_name="gsdm_pyg", model_card_template=CARD):
         batch: Batch,
         steps: int,
         solver: Solver,
-        restarts: int,
         generator: torch.Generator | None,
+        restarts: int,
     ) -> Tensor:
         columns = self.scaling.columns[batch.variable_id]
         estimate = torch.zeros_like(batch.x)
@@ -410,7 +410,7 @@ class GSDM(ModelFolder, library_name="gsdm_pyg", model_card_template=CARD):
             return estimate
 
         x, kept = self._inputs(batch)
-        x0 = sample(denoise, x, kept, self.beta, steps, solver, restarts, generator)
+        x0 = sample(denoise, x, kept, self.beta, steps, solver, generator, restarts)
         x = self.scaling.restore(x0, batch.variable_id)
         return torch.where(kept[:, None], batch.x, x)
 

@@ -17,7 +17,7 @@ from gsdm_pyg.problem import graph_of
 Seed = Annotated[int, "0 or more"]
 
 NEARLY_CONSTANT = 1 / 8  # the least chance of either value that a gate may have
-MOST_LAYERS = 24  # 2^25 nodes, a gigabyte per instance
+MOST_LAYERS = 24  # 2^25 nodes, gigabytes per instance
 
 
 class BooleanCircuit(Problem):

@@ -267,6 +267,13 @@ def test_impossible_steps_are_refused(model_folder, command, steps):
     assert f"(got {steps})" in message
 
 
+@pytest.mark.parametrize("steps, restarts", [(5, -1), (1, 1)])
+def test_impossible_restarts_are_refused(model_folder, steps, restarts):
+    options = ["--steps", steps, "--restarts", restarts]
+    message = refusal("sample", model_folder, *SIZES, *options)
+    assert f"(got {restarts} with steps={steps})" in message
+
+
 def test_counts_below_one_are_refused(model_folder):
     message = refusal("sample", model_folder, *SIZES, "--num-samples", 0)
     assert "num_samples must be at least 1 (got 0)" in message
@@ -378,6 +385,14 @@ def test_resume_with_other_settings_is_refused(tmp_path, override):
     assert f"has other settings in {section!r}" in message
     assert str(run_dir) in message
     assert files_of(run_dir) == before
+
+
+def test_resume_takes_runs_that_could_not_be_evaluated(tmp_path):
+    config = write_config(tmp_path / "tiny.yaml")
+    stored = fake_run(tmp_path / "run", config) / "config.yaml"
+    stored.write_text(stored.read_text().replace("steps: 3\n", "steps: 1001\n"))
+    options = ["--resume", "--run-dir", tmp_path / "run"]
+    assert "other settings in 'seed'" in refusal("train", config, "seed=1", *options)
 
 
 def test_resume_takes_the_newest_run_of_the_config(tmp_path):

@@ -50,7 +50,7 @@ def test_restarts_mend_sudokus():
 
     def valid(restarts):
         problem = Sudoku(3, 3, 16)
-        settings = {"num_instances": 64, "steps": 20, "restarts": restarts}
+        settings = {"num_instances": 32, "steps": 20, "restarts": restarts}
         return evaluate(model, problem, **settings).metrics["valid"]
 
     assert valid(4) > valid(0) + 0.1

@@ -73,6 +73,12 @@ def test_sampling_feeds_each_estimate_to_the_next_step(model, estimates):
     assert not torch.equal(estimates[1], estimates[2])
 
 
+def test_a_restart_goes_on_from_the_last_estimate(model, estimates):
+    model.sample(PROBLEM, steps=5, restarts=2, generator=keyed_generator("s"))
+    assert len(estimates) == 5 + 2 * 2
+    assert all(bool(estimate.any()) for estimate in estimates[1:])
+
+
 def test_every_parameter_gets_a_gradient_whatever_the_coin_says(model):
     batch = ProblemBatches(PROBLEM, batch_size=2).batch(0)
     for step in range(4):

@@ -66,13 +66,13 @@ def node_loss(
         discrete: Which nodes are categorical, [N, 1].
         discrete_loss: The loss of discrete nodes.
         continuous_loss: "x0" is the squared error itself; "v" divides it by
-            1 - alpha_bar, and so judges the network's raw output (the velocity of
-            Salimans and Ho, 2022) alike at every noise level.
+            1 - alpha_bar, and so judges the network's raw output (minus the
+            velocity of Salimans and Ho, 2022) alike at every noise level.
     """
     squared = (x0_hat - x0).square().sum(-1)
     continuous = squared
     if continuous_loss == "v":
         continuous = squared / (1 - alpha_bar).squeeze(-1)
     entropy = -torch.where(x0 > 0, log_prob, 0).sum(-1)
-    other = squared if discrete_loss == "squared" else entropy
-    return torch.where(discrete.squeeze(-1), other, continuous)
+    categorical = squared if discrete_loss == "squared" else entropy
+    return torch.where(discrete.squeeze(-1), categorical, continuous)

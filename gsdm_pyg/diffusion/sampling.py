@@ -18,9 +18,9 @@ from gsdm_pyg.checks import check_choice
 from gsdm_pyg.diffusion.loss import add_noise
 from gsdm_pyg.diffusion.schedule import alpha_bars
 
-BACK = 0.4  # of the way to pure noise: how far a restart goes
 Solver = Literal["ddpm", "ddim", "dpm++", "dpm++_sde", "unipc"]
 
+_BACK = 0.4  # of the way to pure noise: how far a restart goes
 _SOLVERS: dict[str, tuple[type, dict[str, Any]]] = {
     "ddpm": (DDPMScheduler, {"clip_sample": False}),
     # DDIM's update; diffusers' DDIMScheduler errs where steps do not divide T.
@@ -42,8 +42,8 @@ def sample(
     beta: Tensor,
     steps: int = 50,
     solver: Solver = "ddpm",
-    restarts: int = 0,
     generator: torch.Generator | None = None,
+    restarts: int = 0,
 ) -> Tensor:
     """Draw x0 given the observed rows of x.
 
@@ -62,25 +62,20 @@ def sample(
             follow the SDE, whose noise corrects mistakes: best where values must fit
             together, such as discrete ones. "ddim", "dpm++" and "unipc" follow the ODE:
             best for the spread of a posterior, which "ddpm" narrows in few steps.
-        restarts: How often to go back. Best where values must fit together.
         generator: Source of randomness, on the device of x or on the CPU.
+        restarts: How many times to go back. Best where values must fit together.
     """
     check_choice("solver", solver, Solver)
     check_steps(steps, restarts, len(beta))
     # UniPC's step draws nothing and takes no generator.
     random = {} if solver == "unipc" else {"generator": generator}
     keep, alpha_bar = observed[:, None], alpha_bars(beta).to(x)
-    for descent in range(1 + restarts):
+    xt, back = x, steps - round(_BACK * steps)
+    for first in [0, *[back] * restarts]:
         scheduler = _scheduler(solver, beta, steps, x.device)
-        times = scheduler.timesteps
+        times = scheduler.timesteps[first:]
         noise = randn_tensor(x.shape, generator, x.device, x.dtype)
-        if descent == 0:
-            xt = noise
-        else:
-            times = times[-max(1, round(BACK * steps)) :]
-            xt = add_noise(xt, noise, alpha_bar[times[0]])
-            if hasattr(scheduler, "set_begin_index"):
-                scheduler.set_begin_index(steps - len(times))
+        xt = add_noise(xt, noise, alpha_bar[times[0]]) if first else noise
         xt = torch.where(keep, x, xt)
         for t in times:
             x0_hat = denoise(xt, int(t))
@@ -104,7 +99,7 @@ def check_steps(steps: int, restarts: int, num_timesteps: int) -> None:
 
 
 def _scheduler(solver: Solver, beta: Tensor, steps: int, device: torch.device) -> Any:
-    """A solver of diffusers, ready to go down from pure noise."""
+    """A fresh solver of diffusers: those of several steps remember the last ones."""
     scheduler_class, arguments = _SOLVERS[solver]
     scheduler = scheduler_class(
         num_train_timesteps=len(beta),

@@ -194,6 +194,19 @@ def test_only_latent_nodes_count(observe, discrete_loss, continuous_loss):
     assert (gradient[~batch.observed] != 0).any(-1).all()
 
 
+def test_a_model_is_trained_by_its_continuous_loss():
+    problem = BCMF(m=2, n=3, k=2)
+    batch = ProblemBatches(problem, batch_size=3).batch(0)
+
+    def loss(continuous_loss):
+        torch.manual_seed(0)
+        sizes = {"width": 16, "layers": 1, "heads": 2}
+        model = GSDM.from_problem(problem, continuous_loss=continuous_loss, **sizes)
+        return model.loss(batch, torch.Generator().manual_seed(0))
+
+    assert loss("v") > loss("x0")  # as 1 - alpha_bar is below 1
+
+
 def test_the_loss_is_the_mean_over_latent_nodes():
     problem = BCMF(m=2, n=3, k=2)
     model = GSDM.from_problem(problem, width=16, layers=1, heads=2)

@@ -40,7 +40,7 @@ def test_an_exact_denoiser_of_a_gaussian_recovers_it(
     solver, steps, untouched_random_state
 ):
     drawn = sample(
-        denoise_gaussian, *latent(20_000), BETA, steps, solver, generator=seeded()
+        denoise_gaussian, *latent(20_000), BETA, steps, solver, seeded()
     ).squeeze(-1)
     # Starting from N(0, 1) instead of the true end of the forward process shifts an
     # ODE's mean by up to sqrt(alpha_bar_T) * MEAN * SPREAD = 0.01; the standard error
@@ -54,16 +54,16 @@ def test_an_exact_denoiser_of_a_gaussian_recovers_it(
 
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_restarts_keep_the_distribution_of_an_exact_denoiser(solver):
-    drawn = sample(denoise_gaussian, *latent(20_000), BETA, 200, solver, 3, seeded())
+    drawn = sample(denoise_gaussian, *latent(20_000), BETA, 200, solver, seeded(), 3)
     assert abs(drawn.mean() - MEAN) < 0.02
-    tolerance = 0.06 if solver in ("ddpm", "ddim") else 0.02
+    tolerance = 0.04 if solver == "ddpm" else 0.02
     assert abs(drawn.std() / SPREAD - 1) < tolerance
 
 
 def test_few_steps_narrow_a_posterior_by_ancestral_sampling_but_not_by_the_ode():
     def ratio(solver):
         denoise = partial(denoise_gaussian, mean=0.7, spread=0.3)
-        drawn = sample(denoise, *latent(20_000), BETA, 50, solver, generator=seeded())
+        drawn = sample(denoise, *latent(20_000), BETA, 50, solver, seeded())
         return drawn.std() / 0.3
 
     assert ratio("ddpm") < 0.94
@@ -84,7 +84,7 @@ def test_an_exact_denoiser_given_observations_recovers_the_posterior(solver):
         mean = xt[:half] / (1 + noise**2)  # read off the observed rows
         return torch.cat([xt[:half], denoise_gaussian(xt[half:], t, mean, spread)])
 
-    drawn = sample(denoise, x, observed, BETA, 200, solver, generator=seeded())
+    drawn = sample(denoise, x, observed, BETA, 200, solver, seeded())
     error = drawn[half:, 0] - y / (1 + noise**2)
     assert abs(error.mean()) < 0.02
     assert abs(error.std() / spread - 1) < 0.04
@@ -102,7 +102,7 @@ def test_observed_rows_come_back_bit_for_bit(solver):
         seen.append(torch.equal(xt[observed], x[observed]))
         return torch.full_like(xt, 0.1)  # wrong about the observed rows, on purpose
 
-    drawn = sample(denoise, x, observed, BETA, 7, solver, 2, seeded())
+    drawn = sample(denoise, x, observed, BETA, 7, solver, seeded(), 2)
     assert torch.equal(drawn[observed], before[observed])
     assert torch.equal(x, before)
     assert len(seen) == 7 + 2 * 3 and all(seen)
@@ -112,8 +112,8 @@ def test_observed_rows_come_back_bit_for_bit(solver):
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_a_generator_decides_the_sample(solver, untouched_random_state):
     def draw(seed):
-        arguments = (*latent(30, 2), BETA, 9, solver, 2)
-        return sample(denoise_gaussian, *arguments, seeded(seed))
+        arguments = (*latent(30, 2), BETA, 9, solver, seeded(seed), 2)
+        return sample(denoise_gaussian, *arguments)
 
     assert torch.equal(draw(3), draw(3))
     assert not torch.equal(draw(3), draw(4))
@@ -122,7 +122,7 @@ def test_a_generator_decides_the_sample(solver, untouched_random_state):
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_only_stochastic_solvers_draw_noise_on_the_way(solver):
     generator = seeded()
-    sample(denoise_gaussian, *latent(5), BETA, 4, solver, generator=generator)
+    sample(denoise_gaussian, *latent(5), BETA, 4, solver, generator)
     start_only = seeded()
     torch.randn(5, 1, generator=start_only)
     same = torch.equal(generator.get_state(), start_only.get_state())
@@ -140,7 +140,7 @@ def test_steps_counts_evaluations_from_the_last_noise_level_down(solver):
 
     for steps in (1, 2, 7, 29, 31, 58, 97, 99, 100):
         times.clear()
-        drawn = sample(denoise, *latent(2), beta, steps, solver, generator=seeded())
+        drawn = sample(denoise, *latent(2), beta, steps, solver, seeded())
         assert len(times) == steps
         assert times[0] == 99 and times[-1] >= 0
         assert times == sorted(set(times), reverse=True)
@@ -157,7 +157,7 @@ def test_a_restart_goes_through_the_last_two_fifths_of_the_steps_again(solver, s
         levels.append(xt.std().item())
         return torch.zeros_like(xt)  # what is left is the noise alone
 
-    sample(denoise, *latent(20_000), BETA, steps, solver, 2, seeded())
+    sample(denoise, *latent(20_000), BETA, steps, solver, seeded(), 2)
     down, again = times[:steps], {2: 1, 7: 3, 20: 8}[steps]
     assert times == down + down[-again:] + down[-again:]
     for start in (steps, steps + again):
@@ -168,9 +168,7 @@ def test_a_restart_goes_through_the_last_two_fifths_of_the_steps_again(solver, s
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_the_last_step_returns_what_the_denoiser_says(solver):
     answer = torch.tensor([[1.5, -2.0], [0.25, 8.0]])
-    drawn = sample(
-        lambda *_: answer, *latent(2, 2), BETA, 25, solver, generator=seeded()
-    )
+    drawn = sample(lambda *_: answer, *latent(2, 2), BETA, 25, solver, seeded())
     assert_close(drawn, answer, rtol=1e-5, atol=1e-5)
 
 
