@@ -23,7 +23,7 @@ RANGES = {
     "bcmf-varsize": (BCMF(8, 8, 4), "rmse", 0.0, 0.15),
     "boolean-circuit": (BooleanCircuit(7), "accuracy", 0.95, 1.0),
     "hierarchical-bcmf": (HierarchicalBCMF(8, 8, 4), "rmse", 0.0, 0.2),
-    "matrix-inversion": (MatrixInversion(5, "identity"), "median_rmse", 0.0, 0.3),
+    "matrix-inversion": (MatrixInversion(5, "identity"), "median_rmse", 0.0, 0.2),
     "sorting-n10": (Sorting(10), "rmse", 0.0, 0.05),
     "sorting-n20": (Sorting(20), "rmse", 0.0, 0.05),
     "state-space": (StateSpace(20), "z_squared", 0.6, 1.5),
