@@ -28,6 +28,7 @@ RANGES = {
     "sorting-n20": (Sorting(20), "rmse", 0.0, 0.05),
     "state-space": (StateSpace(20), "z_squared", 0.6, 1.5),
     "sudoku": (Sudoku(3, 3, 40), "valid", 0.75, 1.0),
+    "sudoku-shifted": (Sudoku(3, 3, 40, "shifted"), "valid", 0.75, 1.0),
 }
 
 
