@@ -73,6 +73,7 @@ def node_loss(
     continuous = squared
     if continuous_loss == "v":
         continuous = squared / (1 - alpha_bar).squeeze(-1)
-    entropy = -torch.where(x0 > 0, log_prob, 0).sum(-1)
-    categorical = squared if discrete_loss == "squared" else entropy
+    categorical = squared
+    if discrete_loss == "cross_entropy":
+        categorical = -torch.where(x0 > 0, log_prob, 0).sum(-1)
     return torch.where(discrete.squeeze(-1), categorical, continuous)

@@ -74,8 +74,6 @@ def test_noise_is_added_at_the_level_of_each_node():
 COLUMNS = torch.tensor([[1, 0, 0, 0, 0, 0], [0, 1, 1, 0, 0, 0], [0, 0, 0, 1, 1, 1]])
 COLUMNS = COLUMNS.bool()
 DISCRETE = torch.tensor([[False], [True], [True]])
-
-
 ALPHA_BAR = torch.tensor([[0.36], [0.5], [0.5]])
 
 
