@@ -49,6 +49,16 @@ def star(num_leaves: int) -> Graph:
     )
 
 
+def side_by_side(parts: list[Graph]) -> Graph:
+    """One graph of several, as in a batch."""
+    edges, size = [], 0
+    for part in parts:
+        pairs = zip(part.source.tolist(), part.destination.tolist(), strict=True)
+        edges += [(j + size, i + size) for j, i in pairs]
+        size += part.num_dst
+    return graph(edges, size, size)
+
+
 @st.composite
 def graphs(draw: st.DrawFn, symmetric: bool) -> Graph:
     """Small graphs with isolated nodes, self-loops and duplicate edges."""

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
-from attention_oracle import random_graph, star
+from attention_oracle import random_graph, side_by_side, star
 from torch.testing import assert_close
 from torch.utils.data import DataLoader
 
@@ -37,7 +37,13 @@ def example(num_nodes=300):
 
 
 @pytest.mark.parametrize(
-    "on", [random_graph(300, 0.1), star(3_000)], ids=["even", "hub"]
+    "on",
+    [
+        random_graph(300, 0.1),
+        star(3_000),
+        side_by_side([random_graph(n, 1.0) for n in range(10, 30)]),
+    ],
+    ids=["even", "hub", "islands"],
 )
 def test_results_do_not_depend_on_the_number_of_threads(on, several_threads):
     qkv = torch.randn(on.num_dst, 3, 2, 12)

@@ -23,6 +23,8 @@ from gsdm_pyg.ops.cpu.exponential import exp2
 from gsdm_pyg.ops.cpu.schedule import (
     AHEAD,
     PIECE,
+    TABLE,
+    WEIGHTS,
     WHOLE,
     edge_in_bias,
     neighbour,
@@ -83,8 +85,8 @@ def make_backward(
     accum = "float64" if storage == "float64" else "float32"
     size, stored = BYTES[accum], BYTES[storage]
     width = channels * stored
-    of_q, of_k, of_v = (0, 0, 0) if shared else (0, 8, 16)
-    of_grad, of_stats, of_bias = 24, 32, 40
+    of_q, of_k, of_v = (0, 0, 0) if shared else (0, TABLE, 2 * TABLE)
+    of_grad, of_stats, of_bias = 3 * TABLE, 4 * TABLE, 5 * TABLE
 
     def backward(task):
         scale, heads = field(task, "scale"), field(task, "heads")
@@ -98,7 +100,9 @@ def make_backward(
         stats, stats_row = field(task, "stats"), 2 * heads * size
         bias, dbias = field(task, "bias"), field(task, "dbias")
         parts, constants = field(task, "parts"), field(task, "constants")
-        table, query_ds, key_ds, key_p = workspace(task)
+        table = workspace(task)
+        query_ds = table + 6 * TABLE
+        key_ds, key_p = query_ds + WEIGHTS, query_ds + 2 * WEIGHTS
         piece, row, stop, start, end, slot = next_row(task, 0, 0, 0)
         while piece >= 0:
             count = end - start

@@ -13,6 +13,7 @@ from gsdm_pyg.ops.cpu import (
     backward_kernels,
     combine_kernels,
     forward_kernels,
+    island_kernels,
     norm_kernels,
 )
 
@@ -26,6 +27,8 @@ KERNELS: dict[str, Callable[..., Callable]] = {
     "stats": backward_kernels.make_stats,
     "backward": backward_kernels.make_backward,
     "combine_backward": combine_kernels.make_combine_backward,
+    "find_islands": island_kernels.make_find_islands,
+    "backward_islands": island_kernels.make_backward_islands,
     "norm": norm_kernels.make_norm,
     "norm_backward": norm_kernels.make_norm_backward,
 }

@@ -1,9 +1,9 @@
 """A block of edges at once: inner products with, and sums over, the rows they reach.
 
 Before the heads of a row are computed, the byte offsets of its neighbours' data go into
-a table of one entry per edge. A block is a few consecutive entries; `entry` is the
-address of the first one's field for the tensor in question, and edge b of the block
-finds its row at `base` plus the offset stored at `entry + b * ENTRY`.
+tables of one entry per edge, one table per tensor. A block is a few consecutive entries
+from the address `entry` on: edge b of the block finds its row at `base` plus the offset
+stored at `entry + b * ENTRY`.
 """
 
 from llvmlite import ir
@@ -23,7 +23,7 @@ from gsdm_pyg.ops.cpu.vector import (
 )
 from gsdm_pyg.ops.cpu.vector_math import FAST
 
-ENTRY = 64  # bytes of the table per edge
+ENTRY = 8  # bytes of a table per edge
 
 
 def emit_address(builder, base, entry, edge):

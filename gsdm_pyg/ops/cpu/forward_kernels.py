@@ -10,13 +10,14 @@ from gsdm_pyg.ops.cpu.edge_block import ENTRY, accumulate, dots, gather
 from gsdm_pyg.ops.cpu.exponential import exp2, log2
 from gsdm_pyg.ops.cpu.schedule import (
     AHEAD,
+    TABLE,
     WHOLE,
     neighbour,
     next_row,
     workspace,
 )
 from gsdm_pyg.ops.cpu.task import field, tensor
-from gsdm_pyg.ops.cpu.vector import BYTES, expect_write, load, store, write
+from gsdm_pyg.ops.cpu.vector import BYTES, expect_write, load, read, store, write
 from gsdm_pyg.ops.cpu.vector_math import (
     filled,
     join,
@@ -35,8 +36,9 @@ LOWEST = -1e30  # below any logit, and finite: the maximum of a row without edge
 def make_forward(channels: int, storage: str, shared: bool, biased: bool):
     """out_i = sum_j softmax_j(scale q_i . k_j + bias_ij) v_j, and lse_i.
 
-    Every head of a row takes three steps: the logits of its edges, their exponentials
-    relative to the largest, and the weighted sum of values. The part of a hub leaves
+    A row takes three steps: the logits of its edges, their exponentials relative to the
+    largest, and the weighted sum of values. Each step goes over all heads before the
+    next begins, as the steps of one head wait for each other. The part of a hub leaves
     (maximum, sum of exponentials, weighted sum) for `combine_forward`.
 
     Args:
@@ -48,7 +50,7 @@ def make_forward(channels: int, storage: str, shared: bool, biased: bool):
     accum = "float64" if storage == "float64" else "float32"
     size, stored = BYTES[accum], BYTES[storage]
     width = channels * stored
-    of_k, of_v, of_bias = 0, 0 if shared else 8, 16
+    of_k, of_v, of_bias = 0, 0 if shared else TABLE, 2 * TABLE
 
     def forward(task):
         scale, heads = field(task, "scale"), field(task, "heads")
@@ -58,7 +60,9 @@ def make_forward(channels: int, storage: str, shared: bool, biased: bool):
         out, out_row, out_head = tensor(task, "out")
         bias, lse, parts = field(task, "bias"), field(task, "lse"), field(task, "parts")
         constants = field(task, "constants")
-        table, weights, _, _ = workspace(task)
+        table = workspace(task)
+        tops, sums = table + 3 * TABLE, table + 3 * TABLE + 8 * heads
+        weights = sums + 8 * heads
         piece, row, stop, start, end, slot = next_row(task, 0, 0, 0)
         while piece >= 0:
             count = end - start
@@ -71,12 +75,11 @@ def make_forward(channels: int, storage: str, shared: bool, biased: bool):
                     write(table + e * ENTRY + of_v, j * v_row)
                 if biased:
                     write(table + e * ENTRY + of_bias, edge * heads * stored)
-            for head in range(heads):
-                k_h, v_h = k + head * k_head, v + head * v_head
-                b_h = bias + head * stored
-                out_i = out + row * out_row + head * out_head
-                expect_write(out_i + AHEAD * out_row, width)
+            pitch = (count + 7) // 8 * 8 * size  # of the weights of a head
 
+            for head in range(heads):
+                k_h, b_h = k + head * k_head, bias + head * stored
+                at_h = weights + head * pitch
                 q_i = load(q + row * q_row + head * q_head, channels, storage) * scale
                 top = filled(8, LOWEST, storage)
                 for e in range(0, blocks, 8):
@@ -86,7 +89,7 @@ def make_forward(channels: int, storage: str, shared: bool, biased: bool):
                         logit = (
                             logit + gather(b_h, entry + of_bias, 8, storage) * LOG2_E
                         )
-                    store(weights + e * size, logit, accum)
+                    store(at_h + e * size, logit, accum)
                     top = larger(top, logit)
                 if blocks < count:
                     entry = table + blocks * ENTRY
@@ -94,27 +97,36 @@ def make_forward(channels: int, storage: str, shared: bool, biased: bool):
                     if biased:
                         half = half + gather(b_h, entry + of_bias, 4, storage) * LOG2_E
                     logit = join(half, LOWEST)
-                    store(weights + blocks * size, logit, accum)
+                    store(at_h + blocks * size, logit, accum)
                     top = larger(top, logit)
+                write(tops + head * size, largest(top))
 
-                highest, sums = largest(top), filled(8, 0.0, storage)
+            for head in range(heads):
+                at_h, highest = weights + head * pitch, read(tops + head * size, accum)
+                p_sum = filled(8, 0.0, storage)
                 for e in range(0, count, 8):
-                    p = exp2(load(weights + e * size, 8, accum) - highest, constants)
+                    p = exp2(load(at_h + e * size, 8, accum) - highest, constants)
                     p = keep_first(p, count - e, 0.0)
-                    store(weights + e * size, p, accum)
-                    sums = sums + p
-                weight = total(sums)
+                    store(at_h + e * size, p, accum)
+                    p_sum = p_sum + p
+                write(sums + head * size, total(p_sum))
 
+            for head in range(heads):
+                v_h, at_h = v + head * v_head, weights + head * pitch
+                out_i = out + row * out_row + head * out_head
+                expect_write(out_i + AHEAD * out_row, width)
                 # Two sums, as one would wait for each of its additions to finish; an
                 # odd number of edges is followed by one of weight 0.
                 mean = filled(channels, 0.0, storage)
                 other = filled(channels, 0.0, storage)
                 for e in range(0, count, 2):
-                    at, at_v = weights + e * size, table + e * ENTRY + of_v
+                    at, at_v = at_h + e * size, table + e * ENTRY + of_v
                     mean = accumulate(mean, at, v_h, at_v, storage)
                     other = accumulate(other, at + size, v_h, at_v + ENTRY, storage)
                 mean = mean + other
 
+                highest = read(tops + head * size, accum)
+                weight = read(sums + head * size, accum)
                 if slot == WHOLE:
                     inverse, log_sum = number(0.0, storage), number(INF, storage)
                     if weight > 0:

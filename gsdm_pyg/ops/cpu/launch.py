@@ -3,19 +3,20 @@
 import ctypes
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from gsdm_pyg.ops.cpu.compile import compiled
 from gsdm_pyg.ops.cpu.exponential import CONSTANTS
+from gsdm_pyg.ops.cpu.island_kernels import FEWEST, SPARSEST
 from gsdm_pyg.ops.cpu.memory import empty
-from gsdm_pyg.ops.cpu.schedule import PIECE, WORKSPACE
-from gsdm_pyg.ops.cpu.task import Task
+from gsdm_pyg.ops.cpu.schedule import PIECE, TABLE, WEIGHTS
+from gsdm_pyg.ops.cpu.task import Rows, Task
 from gsdm_pyg.ops.cpu.threads import run
 
 Graph = tuple[Tensor, Tensor]  # rowptr [rows + 1], col [E]
+Kernel = tuple[int | str | bool, ...]  # name and options, see `compiled`
 LOG2_E = math.log2(math.e)
 STORAGE = {
     torch.float16: "float16",
@@ -23,14 +24,6 @@ STORAGE = {
     torch.float32: "float32",
     torch.float64: "float64",
 }
-
-
-class Rows(NamedTuple):
-    """A tensor [N, H, C] in memory: address and strides of rows and heads, in bytes."""
-
-    address: int
-    row: int
-    head: int
 
 
 def rows_of(x: Tensor) -> Rows:
@@ -49,72 +42,56 @@ def split(qkv: Sequence[Tensor]) -> list[Rows]:
     return [Rows(address + n * third * size, row * size, head * size) for n in range(3)]
 
 
-class Launch:
-    """A task over the rows of one graph, and the memory that its threads work in.
+def enter(task: Task, graph: Graph, sources: int) -> None:
+    """Enter the graph to walk over, and the number of nodes that its `col` counts."""
+    rowptr, col = graph
+    task.rows, task.sources, task.edges = rowptr.numel() - 1, sources, col.numel()
+    task.rowptr, task.col = rowptr.data_ptr(), col.data_ptr()
+    task.index_size, task.hubs = col.element_size(), 0
+
+
+def run_pieces(task: Task, pieces: int, kernel: Kernel) -> None:
+    """Run a kernel on all threads, until none of the pieces is left."""
+    task.counter, task.threads, task.pieces = 0, 0, pieces
+    threads = min(torch.get_num_threads(), pieces)
+    run(compiled(*kernel), ctypes.addressof(task), threads)
+
+
+def walk(task: Task, graph: Graph, part: int, kernel: Kernel, combine: Kernel) -> None:
+    """Run a kernel over all rows of the graph, then combine the parts of hubs.
 
     Args:
-        rowptr: [rows + 1]
-        col: [E]
-        sources: Number of nodes that `col` counts.
-        heads: H
-        scale: Factor of the logits.
+        task: Names the tensors and the graph.
+        graph: The same graph, for the message if it is wrong.
         part: Numbers that a part of a hub leaves per head.
+        kernel: Computes rows and parts of rows.
+        combine: Puts hubs together from their parts.
     """
+    pieces = -(-task.edges // PIECE) or 1
+    task.room = 6 * TABLE + max(task.heads, 3) * (WEIGHTS + 64)
+    rooms, owners = min(torch.get_num_threads(), pieces) * task.room, 16 * pieces
+    parts = 2 * pieces * task.heads * part * 8
+    memory = empty((rooms + owners + parts,), torch.uint8)
+    task.rooms = memory.data_ptr()
+    task.owners = task.rooms + rooms
+    task.parts = task.owners + owners
+    run_pieces(task, pieces, kernel)
+    refuse_wrong(task, graph)
+    if task.hubs:  # the kernel looks for them in all pieces
+        run(compiled(*combine), ctypes.addressof(task), 1)
 
-    def __init__(
-        self,
-        rowptr: Tensor,
-        col: Tensor,
-        sources: int,
-        heads: int,
-        scale: float,
-        part: int,
-    ):
-        self.task = task = Task()
-        task.scale = scale * LOG2_E
-        task.rows, task.sources = rowptr.numel() - 1, sources
-        task.edges, task.heads = col.numel(), heads
-        task.rowptr, task.col = rowptr.data_ptr(), col.data_ptr()
-        task.index_size = col.element_size()
-        task.constants = CONSTANTS.data_ptr()
-        self.graph, self.threads = (rowptr, col), torch.get_num_threads()
-        self.pieces = pieces = -(-task.edges // PIECE) or 1
-        tables, owners = min(self.threads, pieces) * WORKSPACE, 16 * pieces
-        parts = 2 * pieces * heads * part * 8
-        self.memory = empty((tables + owners + parts,), torch.uint8)
-        task.tables = self.memory.data_ptr()
-        task.owners = task.tables + tables
-        task.parts = task.owners + owners
 
-    def put(self, **tensors: Rows) -> None:
-        """Enter tensors by the names of their fields."""
-        task = self.task
-        for name, (address, row, head) in tensors.items():
-            setattr(task, name, address)
-            setattr(task, name + "_row", row)
-            setattr(task, name + "_head", head)
-
-    def run(self, pieces: int, name: str, *options: int | str | bool) -> None:
-        task = self.task
-        task.counter, task.threads, task.pieces = 0, 0, pieces
-        threads = min(self.threads, pieces)
-        run(compiled(name, *options), ctypes.addressof(task), threads)
-
-    def combine(self, name: str, *options: int | str | bool) -> None:
-        """Combine the parts of hubs, if there are any; refuse a wrong graph."""
-        if self.task.invalid:
-            raise IndexError(self.complaint())
-        if self.task.hubs:
-            run(compiled(name, *options), ctypes.addressof(self.task), 1)
-
-    def complaint(self) -> str:
-        rowptr, col = self.graph
-        low, high = (col.min().item(), col.max().item()) if col.numel() else (0, 0)
-        return (
-            "rowptr must rise from 0 to the number of edges, and indices of nodes must "
-            f"lie in [0, {self.task.sources}) (got rowptr from {rowptr[0]} to "
-            f"{rowptr[-1]} for {col.numel()} edges, and indices from {low} to {high})"
-        )
+def refuse_wrong(task: Task, graph: Graph) -> None:
+    """Raise if a kernel met an index that leads nowhere."""
+    if not task.invalid:
+        return
+    rowptr, col = graph
+    low, high = (col.min().item(), col.max().item()) if col.numel() else (0, 0)
+    raise IndexError(
+        "rowptr must rise from 0 to the number of edges, and indices of nodes must "
+        f"lie in [0, {task.sources}) (got rowptr from {rowptr[0]} to {rowptr[-1]} "
+        f"for {col.numel()} edges, and indices from {low} to {high})"
+    )
 
 
 def forward(
@@ -138,14 +115,21 @@ def forward(
     out = empty((rows, heads, channels), like.dtype)
     accum = torch.float64 if like.dtype == torch.float64 else torch.float32
     lse = empty((rows, heads), accum)
-    launch = Launch(*graph, qkv[-1].size(0), heads, scale, channels + 2)
-    launch.put(q=q, k=k, v=v, out=rows_of(out))
-    launch.task.lse = lse.data_ptr()
-    if bias is not None:
-        launch.task.bias = bias.data_ptr()
+    task = Task(
+        scale=scale * LOG2_E,
+        heads=heads,
+        constants=CONSTANTS.data_ptr(),
+        q=q,
+        k=k,
+        v=v,
+        out=rows_of(out),
+        lse=lse.data_ptr(),
+        bias=0 if bias is None else bias.data_ptr(),
+    )
+    enter(task, graph, qkv[-1].size(0))
     kind = (channels, STORAGE[like.dtype])
-    launch.run(launch.pieces, "forward", *kind, k.row == v.row, bias is not None)
-    launch.combine("combine_forward", *kind)
+    kernel = ("forward", *kind, k.row == v.row, bias is not None)
+    walk(task, graph, channels + 2, kernel, ("combine_forward", *kind))
     return out, lse
 
 
@@ -172,33 +156,63 @@ def backward(
         scale: Factor of the logits.
     """
     rows, heads, channels = out.shape
-    q, k, v = split(qkv)
+    sources, kind = qkv[-1].size(0), (channels, STORAGE[out.dtype])
     inputs = qkv if bias is None else [*qkv, bias]
     grads = [empty(x.shape, x.dtype) for x in inputs]
+    q, k, v = split(qkv)
     dq, dk, dv = split(grads[: len(qkv)])
+    task = Task(
+        scale=scale * LOG2_E,
+        heads=heads,
+        constants=CONSTANTS.data_ptr(),
+        q=q,
+        k=k,
+        v=v,
+        out=rows_of(out),
+        grad=rows_of(grad),
+        dq=dq,
+        dk=dk,
+        dv=dv,
+        lse=lse.data_ptr(),
+    )
+    enter(task, graph, sources)
+    if bias is None and rows == sources and run_islands(task, graph, kind):
+        return grads
+
     stats = empty((rows, heads, 2), lse.dtype)
-    kind, biased = (channels, STORAGE[out.dtype]), bias is not None
-    options = (*kind, q.row == k.row == v.row, biased)
-
-    def launch_on(graph: Graph, sources: int) -> Launch:
-        launch = Launch(*graph, sources, heads, scale, 3 * channels)
-        launch.put(q=q, k=k, v=v, out=rows_of(out), grad=rows_of(grad))
-        launch.put(dq=dq, dk=dk, dv=dv)
-        task = launch.task
-        task.lse, task.stats = lse.data_ptr(), stats.data_ptr()
-        if bias is not None:
-            task.bias, task.dbias = bias.data_ptr(), grads[-1].data_ptr()
-        return launch
-
-    launch = launch_on(graph, qkv[-1].size(0))
-    launch.run(-(-rows // PIECE) or 1, "stats", *kind)
-    symmetric = not transpose
-    launch.run(launch.pieces, "backward", *options, True, symmetric)
-    launch.combine("combine_backward", *kind, True, symmetric)
+    task.stats = stats.data_ptr()
+    if bias is not None:
+        task.bias, task.dbias = bias.data_ptr(), grads[-1].data_ptr()
+    run_pieces(task, -(-rows // PIECE) or 1, ("stats", *kind))
+    options = (*kind, q.row == k.row == v.row, bias is not None)
+    walks = [(graph, sources, True, not transpose)]
     if transpose:
         t_rowptr, t_row, t_perm = transpose
-        launch = launch_on((t_rowptr, t_row), rows)
-        launch.task.perm = t_perm.data_ptr()
-        launch.run(launch.pieces, "backward", *options, False, True)
-        launch.combine("combine_backward", *kind, False, True)
+        task.perm = t_perm.data_ptr()
+        walks.append(((t_rowptr, t_row), rows, False, True))
+    for walked, ends, query, key in walks:
+        enter(task, walked, ends)
+        kernel = ("backward", *options, query, key)
+        combine = ("combine_backward", *kind, query, key)
+        walk(task, walked, 3 * channels, kernel, combine)
     return grads
+
+
+def run_islands(task: Task, graph: Graph, kind: tuple[int, str]) -> bool:
+    """Compute the gradients island by island, if the graph has enough small ones.
+
+    The choice depends on the graph alone, so results do not depend on the threads.
+    """
+    if task.edges < SPARSEST * task.rows:
+        return False
+    islands = empty((task.rows + 1,), torch.int64)
+    task.islands = islands.data_ptr()
+    run_pieces(task, 1, ("find_islands", *kind))
+    pieces = task.num_islands * task.heads
+    if pieces < FEWEST:
+        return False
+    memory = empty((min(torch.get_num_threads(), pieces) * task.room,), torch.uint8)
+    task.rooms = memory.data_ptr()
+    run_pieces(task, pieces, ("backward_islands", *kind))
+    refuse_wrong(task, graph)
+    return True

@@ -21,7 +21,6 @@ AHEAD = 4  # rows between fetching a cache line and writing to it
 WHOLE, NONE = -1, -2  # a row in one part; a row of another piece
 TABLE = ENTRY * (PIECE + 8)  # bytes: an entry per edge, rounded up to whole blocks
 WEIGHTS = 8 * (PIECE + 8)  # bytes: a number per edge
-WORKSPACE = TABLE + 3 * WEIGHTS  # bytes per thread
 
 
 @njit
@@ -113,11 +112,9 @@ def edge_in_bias(task, edge):
 
 @njit
 def workspace(task):
-    """(table, weights, weights, weights): the memory of the calling thread."""
+    """The address of the calling thread's own memory."""
     number = fetch_add(task, "threads", 1)
-    table = field(task, "tables") + number * WORKSPACE
-    weights = table + TABLE
-    return table, weights, weights + WEIGHTS, weights + 2 * WEIGHTS
+    return field(task, "rooms") + number * field(task, "room")
 
 
 @njit

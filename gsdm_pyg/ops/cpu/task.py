@@ -7,29 +7,33 @@ from numba.extending import intrinsic
 
 from gsdm_pyg.ops.cpu.vector import F64, I64
 
-NUMBERS = "counter pieces threads hubs invalid rows sources edges heads index_size"
-ADDRESSES = "rowptr col perm bias dbias lse stats constants tables owners parts "
+NUMBERS = "counter pieces threads room hubs invalid rows sources edges heads "
+NUMBERS += "index_size num_islands pitch"
+ADDRESSES = "rowptr col perm bias dbias lse stats constants rooms owners parts islands "
 ADDRESSES += "x dx y dy weight shift table row_id"  # of norms
-TENSORS = "q k v out grad dq dk dv"  # [N, H, C]: address and strides of rows and heads
-STRIDED = " ".join(f"{name} {name}_row {name}_head" for name in TENSORS.split())
+TENSORS = "q k v out grad dq dk dv"
+
+
+class Rows(ctypes.Structure):
+    """A tensor [N, H, C] in memory: address and strides of rows and heads, in bytes."""
+
+    _fields_ = [(name, ctypes.c_int64) for name in ("address", "row", "head")]
 
 
 class Task(ctypes.Structure):
-    """Numbers, addresses and strides in bytes."""
+    """Numbers, addresses and tensors; what is not filled in is 0."""
 
     _fields_ = [
         ("scale", ctypes.c_double),
-        *(
-            (name, ctypes.c_int64)
-            for name in f"{NUMBERS} {ADDRESSES} {STRIDED}".split()
-        ),
+        *((name, ctypes.c_int64) for name in f"{NUMBERS} {ADDRESSES}".split()),
+        *((name, Rows) for name in TENSORS.split()),
     ]
 
 
-def emit_field(builder, task, name):
-    """A pointer to the field `name` of the task at the address `task`."""
+def emit_field(builder, task, name, place=0):
+    """A pointer to the field `name` of the task, or to one of the numbers in it."""
     kind = F64 if name == "scale" else I64
-    address = builder.add(task, I64(getattr(Task, name).offset))
+    address = builder.add(task, I64(getattr(Task, name).offset + 8 * place))
     return builder.inttoptr(address, kind.as_pointer())
 
 
@@ -76,8 +80,8 @@ def tensor(typing, task, name):
 
     def codegen(context, builder, sig, args):
         values = [
-            builder.load(emit_field(builder, args[0], label + suffix))
-            for suffix in ("", "_row", "_head")
+            builder.load(emit_field(builder, args[0], label, place))
+            for place in range(3)
         ]
         return context.make_tuple(builder, sig.return_type, values)
 
