@@ -2,7 +2,8 @@
 
 From the ground up: `vector`, `vector_math` and `exponential` (one value holds a head's
 channels), `edge_block` (a few edges at once), `task` and `schedule` (what a thread
-computes), the files of kernels (`island_kernels` for batches of small graphs), `compile`, `threads`, `memory`, `launch` and `norm`.
+computes), the files of kernels (`island_kernels` for batches of small graphs),
+`compile`, `threads`, `memory`, `launch` and `norm`.
 """
 
 from gsdm_pyg.ops.cpu import norm

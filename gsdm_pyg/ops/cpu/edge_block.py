@@ -11,6 +11,7 @@ from numba.core import types
 from numba.extending import intrinsic
 
 from gsdm_pyg.ops.cpu.vector import (
+    BYTES,
     I32,
     I64,
     Vector,
@@ -33,40 +34,52 @@ def emit_address(builder, base, entry, edge):
 
 
 def emit_products(builder, x, base, entry, block, storage):
-    """x times the row of each edge, channel by channel."""
-    products = []
-    for edge in range(block):
-        address = emit_address(builder, base, entry, edge)
-        row = emit_load(builder, address, x.type.count, storage)
-        products.append(builder.fmul(x, row, flags=FAST))
-    return products
+    """x times the row of each edge, folded: see `emit_folded`."""
+    return [
+        emit_folded(builder, x, emit_address(builder, base, entry, edge), storage)
+        for edge in range(block)
+    ]
+
+
+def emit_folded(builder, x, address, storage):
+    """x times the row at the address, in 8 lanes that add up to the inner product.
+
+    Stretches of 8 channels are multiplied and added one by one: adding halves of one
+    long product would take more instructions.
+    """
+    channels, result = x.type.count, None
+    zero = constant(x.type, 0.0)
+    for start in range(0, channels, 8):
+        lanes = range(start, min(start + 8, channels))
+        place = builder.add(address, I64(start * BYTES[storage]))
+        row = emit_load(builder, place, len(lanes), storage)
+        part = emit_shuffle(builder, x, zero, lanes)
+        product = builder.fmul(part, row, flags=FAST)
+        if len(lanes) < 8:
+            rest = constant(product.type, 0.0)
+            padded = [min(lane, len(lanes)) for lane in range(8)]
+            product = emit_shuffle(builder, product, rest, padded)
+        if result is not None:
+            product = builder.fadd(result, product, flags=FAST)
+        result = product
+    return result
 
 
 def emit_sum_of_four(builder, vectors):
-    """Lanes b and 4 + b of the result add up to the sum of all lanes of vector b."""
-    kind = vectors[0].type
-    zero = constant(kind, 0.0)
-
-    def fold(vector):  # the sum of its stretches of 8 lanes, padded with zeros
-        result = None
-        for start in range(0, kind.count, 8):
-            lanes = [min(lane, kind.count) for lane in range(start, start + 8)]
-            part = emit_shuffle(builder, vector, zero, lanes)
-            result = part if result is None else builder.fadd(result, part, flags=FAST)
-        return result
+    """Lanes b and 4 + b of the result add up to the sum of all 8 lanes of vector b."""
 
     def add(x, y, low, high):
         low = emit_shuffle(builder, x, y, low)
         return builder.fadd(low, emit_shuffle(builder, x, y, high), flags=FAST)
 
-    a, b, c, d = (fold(vector) for vector in vectors)
+    a, b, c, d = vectors
     low, high = (0, 8, 1, 9, 4, 12, 5, 13), (2, 10, 3, 11, 6, 14, 7, 15)
     ab, cd = add(a, b, low, high), add(c, d, low, high)
     return add(ab, cd, (0, 1, 8, 9, 4, 5, 12, 13), (2, 3, 10, 11, 6, 7, 14, 15))
 
 
 def emit_totals(builder, vectors):
-    """The sums over all lanes of 4 or 8 vectors, as one vector of 4 or 8 lanes."""
+    """The sums over the 8 lanes of 4 or 8 vectors, as one vector of 4 or 8 lanes."""
     first = emit_sum_of_four(builder, vectors[:4])
     if len(vectors) == 4:
         low = emit_shuffle(builder, first, first, range(4))
@@ -113,8 +126,7 @@ def dots_single(typing, x, x_row, y, y_row, z, z_row, w, w_row, storage):
     def codegen(context, builder, sig, args):
         products = []
         for vector, address in zip(args[0:8:2], args[1:8:2], strict=True):
-            row = emit_load(builder, address, vector.type.count, stored)
-            products.append(builder.fmul(vector, row, flags=FAST))
+            products.append(emit_folded(builder, vector, address, stored))
         return emit_totals(builder, products)
 
     pairs = (x, types.int64) * 4
