@@ -53,10 +53,18 @@ def incoming(adj: Adj, num_src: int, num_dst: int) -> Incoming:
     return Incoming(rowptr, source.index_select(0, perm), perm)
 
 
-def outgoing(adj: Adj, edges: Incoming, num_src: int) -> Transpose | None:
-    """The same edges by source, as `transpose_csr`; None where `adj` is undirected."""
+def outgoing(
+    adj: Adj, edges: Incoming, num_src: int, told_apart: bool = False
+) -> Transpose | None:
+    """The same edges by source, as `transpose_csr`; None where `adj` is undirected.
+
+    Where edges are told apart, by features or dropout, also an undirected one is
+    transposed, but for compiled code, which leaves that to the operator.
+    """
     if isinstance(adj, EdgeIndex) and adj.is_undirected:
-        return None
+        keeps = adj.is_sorted and not torch.compiler.is_compiling()
+        if not told_apart or not keeps:
+            return None
     if isinstance(adj, EdgeIndex) and adj.is_sorted:
         (rowptr, row), perm = adj.get_csr()
         if perm is None:  # given by source, listed by destination

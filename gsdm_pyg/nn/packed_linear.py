@@ -18,6 +18,15 @@ class PackedLinear(Linear):
         return F.linear(x, self.weight[rows], bias)
 
 
+def only_multiplies(layer: Linear) -> bool:
+    """Whether a call is a product with `weight` and nothing else, so that others may
+    multiply by it in the layer's place."""
+    hooks = layer._forward_hooks or layer._forward_pre_hooks
+    hooks = hooks or layer._backward_hooks or layer._backward_pre_hooks
+    usual = isinstance(layer, Linear) and type(layer).forward is Linear.forward
+    return usual and layer.bias is None and not hooks
+
+
 @torch.no_grad()
 def copy_stacked(layer: Linear, *parts: Linear) -> None:
     """Stack the rows of several layers in one; lazy ones have nothing to copy yet."""

@@ -9,14 +9,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 from torch_geometric.nn import MessagePassing, TransformerConv
-from torch_geometric.nn.dense.linear import Linear
+from torch_geometric.nn.dense.linear import Linear, is_uninitialized_parameter
 from torch_geometric.typing import Adj, OptTensor, PairTensor, SparseTensor
 from torch_geometric.utils import softmax
 
 from gsdm_pyg.checks import check_choice
 from gsdm_pyg.nn.adjacency import edge_values, prepared
 from gsdm_pyg.nn.fused_attention import fused_attention, unpacked
-from gsdm_pyg.nn.packed_linear import PackedLinear, copy_stacked
+from gsdm_pyg.nn.packed_linear import PackedLinear, copy_stacked, only_multiplies
 from gsdm_pyg.ops.csr_attention import is_fused
 
 Backend = Literal["auto", "fused", "scatter"]
@@ -127,13 +127,14 @@ class StructuredAttentionConv(MessagePassing):
         sources, destinations = (x, x) if isinstance(x, Tensor) else x
         adj = prepared(edge_index, sources.size(0), destinations.size(0))
         qkv = self._project(x)
-        edge = self._project_edges(edge_index, edge_attr)
+        edge_attr = self._edge_features(edge_index, edge_attr)
         weights = None
         if self._fused(qkv[0], return_attention_weights):
+            projection = None if self.lin_edge is None else self.lin_edge.weight
             dropout = self.dropout if self.training else 0.0
-            out = fused_attention(qkv, adj, edge, dropout)  # [N, H, C]
+            out = fused_attention(qkv, adj, edge_attr, projection, dropout)  # [N, H, C]
         else:
-            out, weights = self._scatter(qkv, adj, edge)
+            out, weights = self._scatter(qkv, adj, edge_attr)
         out = self._with_skip(out, destinations)
         if not isinstance(return_attention_weights, bool):
             return out
@@ -160,8 +161,8 @@ class StructuredAttentionConv(MessagePassing):
             q, kv = self.lin_q(destinations), self.lin_kv(sources)
         return q.view(-1, *shape), *kv.view(-1, 2, *shape).unbind(1)
 
-    def _project_edges(self, adj: Adj, edge_attr: OptTensor) -> OptTensor:
-        """What each edge adds to its key and value, [E, H, C]."""
+    def _edge_features(self, adj: Adj, edge_attr: OptTensor) -> OptTensor:
+        """The features of edges, [E, edge_dim], if the layer takes any."""
         if self.lin_edge is None:
             if edge_attr is not None:
                 raise ValueError(
@@ -175,13 +176,24 @@ class StructuredAttentionConv(MessagePassing):
                 f"A layer with edge_dim={self.edge_dim} needs edge_attr "
                 f"[E, {self.edge_dim}] (got None)."
             )
-        return self.lin_edge(edge_attr).view(-1, self.heads, self.out_channels)
+        if is_uninitialized_parameter(self.lin_edge.weight):
+            self.lin_edge(edge_attr[:0])  # learns its size
+        size = self.lin_edge.in_channels
+        if edge_attr.dim() != 2 or edge_attr.size(1) != size:
+            raise ValueError(
+                f"edge_attr must be [E, edge_dim] = [E, {size}] "
+                f"(got {list(edge_attr.shape)})."
+            )
+        return edge_attr
 
     def _scatter(
-        self, qkv: tuple[Tensor, ...], adj: Adj, edge: OptTensor
+        self, qkv: tuple[Tensor, ...], adj: Adj, edge_attr: OptTensor
     ) -> tuple[Tensor, Tensor]:
         """The definition, by PyG's message passing: the output and all weights."""
         q, k, v = unpacked(qkv)
+        edge = None
+        if self.lin_edge is not None:
+            edge = self.lin_edge(edge_attr).view(-1, self.heads, self.out_channels)
         if adj.dtype == torch.int32:
             adj = adj.long()
         size = (k.size(0), q.size(0))
@@ -226,6 +238,8 @@ class StructuredAttentionConv(MessagePassing):
             obstacle = f"return_attention_weights={return_attention_weights}"
         elif self.explain or any(getattr(self, hooks) for hooks in HOOKS):
             obstacle = "an explainer or hook that sees messages"
+        elif self.lin_edge is not None and not only_multiplies(self.lin_edge):
+            obstacle = "a lin_edge with hooks or a forward of its own"
         elif not is_fused(q, "auto"):
             obstacle = f"{q.dtype} on {q.device}, for which there is no kernel"
         if obstacle is not None and self.backend == "fused":

@@ -3,15 +3,17 @@
 import torch
 from torch import Tensor
 
-from gsdm_pyg.ops.csr import Transpose
+from gsdm_pyg.ops.csr import EdgeTerms, Transpose
 
 
-def check_heads(q: Tensor, k: Tensor, v: Tensor) -> None:
-    """q [N_dst, H, C], k and v [N_src, H, C], of one dtype on one device."""
-    shapes = q.dim() == 3 and k.shape == v.shape and k.shape[1:] == q.shape[1:]
-    if not shapes or q.size(2) == 0:
+def check_heads(q: Tensor, k: Tensor, v: Tensor, edge: Tensor | None) -> None:
+    """q [N_dst, H, C + F], k and v [N_src, H, C], of one dtype on one device."""
+    shapes = q.dim() == k.dim() == 3 and k.shape == v.shape and k.size(1) == q.size(1)
+    features = 0 if edge is None else edge.size(-1)
+    if not shapes or k.size(2) == 0 or q.size(2) != k.size(2) + features:
         raise ValueError(
-            "q must be [N_dst, H, C], and k and v [N_src, H, C], with C > 0 "
+            "q must be [N_dst, H, C + F], and k and v [N_src, H, C], with C > 0 and F "
+            f"features of edges, here {features} "
             f"(got {list(q.shape)}, {list(k.shape)}, {list(v.shape)})"
         )
     if not q.dtype == k.dtype == v.dtype or not q.device == k.device == v.device:
@@ -37,10 +39,9 @@ def check_graph(
     rowptr: Tensor,
     col: Tensor,
     transpose: Transpose | None,
-    bias: Tensor | None,
 ) -> None:
-    """rowptr [N_dst + 1], col [E], the transposed graph likewise, bias [E, H]."""
-    num_dst, heads, edges = q.size(0), q.size(-2), col.numel()
+    """rowptr [N_dst + 1], col [E], the transposed graph likewise."""
+    num_dst, edges = q.size(0), col.numel()
     check_index("rowptr", rowptr, num_dst + 1, col, q)
     check_index("col", col, edges, col, q)
     if transpose is None:
@@ -55,10 +56,24 @@ def check_graph(
         check_index("transpose[0]", t_rowptr, num_src + 1, col, q)
         check_index("transpose[1]", t_row, edges, col, q)
         check_index("transpose[2]", t_perm, edges, col, q)
-    if bias is not None and (bias.shape != (edges, heads) or bias.device != q.device):
+
+
+def check_terms(q: Tensor, num_edges: int, terms: EdgeTerms) -> None:
+    """bias and factor [E, H], edge [E, F], on the device of q."""
+    for name, term in zip(terms._fields, terms, strict=True):
+        if term is None:
+            continue
+        last = ("F", term.size(-1)) if name == "edge" else ("H", q.size(-2))
+        if term.shape != (num_edges, last[1]) or term.device != q.device:
+            raise ValueError(
+                f"{name} must be [E, {last[0]}] = [{num_edges}, {last[1]}] on "
+                f"{q.device} (got {list(term.shape)} on {term.device})"
+            )
+    if terms.edge is not None and terms.edge.size(-1) == 0:
+        raise ValueError("edge must have features, or be None (got [E, F] with F = 0)")
+    if terms.factor is not None and terms.factor.requires_grad:
         raise ValueError(
-            f"bias must be [E, H] = [{edges}, {heads}] on {q.device} "
-            f"(got {list(bias.shape)} on {bias.device})"
+            "factor gets no gradient: pass factor.detach() (got one that requires it)"
         )
 
 

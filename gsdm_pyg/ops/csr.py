@@ -1,9 +1,22 @@
-"""Compressed sparse rows: transposing a graph."""
+"""Compressed sparse rows: transposing a graph, and what its edges carry."""
+
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 Transpose = tuple[Tensor, Tensor, Tensor]
+
+
+class EdgeTerms(NamedTuple):
+    """What an edge itself, and neither of its ends, adds to the attention."""
+
+    bias: Tensor | None = None  # [E, H], added to the logits
+    factor: Tensor | None = None  # [E, H], multiplies the weights
+    edge: Tensor | None = None  # [E, F], the last channels of the edge's key and value
+
+    def __bool__(self) -> bool:
+        return any(term is not None for term in self)
 
 
 def row_of_edge(rowptr: Tensor, num_edges: int) -> Tensor:

@@ -2,7 +2,8 @@
 
     out_i = sum_j softmax_j(scale q_i . k_j + bias_ij) v_j   over the edges j -> i
 
-No message per edge is ever stored: an edge costs time, a node costs memory.
+No message per edge is ever stored: an edge costs time, a node costs memory. Only where
+edges have terms of their own does the backward pass hold two numbers per edge and head.
 """
 
 from typing import Literal
@@ -10,8 +11,8 @@ from typing import Literal
 from torch import Tensor
 
 from gsdm_pyg.ops import library, reference
-from gsdm_pyg.ops.checks import check_graph, check_heads, check_packed
-from gsdm_pyg.ops.csr import Transpose
+from gsdm_pyg.ops.checks import check_graph, check_heads, check_packed, check_terms
+from gsdm_pyg.ops.csr import EdgeTerms, Transpose
 
 Backend = Literal["auto", "reference", "cpu", "triton"]
 
@@ -26,41 +27,52 @@ def csr_attention(
     bias: Tensor | None = None,
     scale: float | None = None,
     backend: Backend = "auto",
+    factor: Tensor | None = None,
+    edge: Tensor | None = None,
 ) -> Tensor:
     r"""Softmax attention of every destination over its incoming edges.
 
     .. math::
         \mathrm{out}_i = \sum_{j \to i} \mathrm{softmax}_j
-            (s \, q_i^\top k_j + b_{ij}) \, v_j
+            (s \, q_i^\top k_{ij} + b_{ij}) \, m_{ij} \, v_{ij}, \qquad
+        k_{ij} = [k_j, e_{ij}], \quad v_{ij} = [v_j, e_{ij}]
 
     A destination without edges, or with :math:`-\infty` as every bias, gets 0.
 
     Args:
-        q: Queries of the destinations, [N_dst, H, C]. Like k and v it may be a strided
-            view (one third of a fused projection) and is not copied.
+        q: Queries of the destinations, [N_dst, H, C + F] with F features of edges, by
+            default none. Like k and v it may be a strided view (one third of a fused
+            projection) and is not copied.
         k: Keys of the sources, [N_src, H, C].
         v: Values of the sources, [N_src, H, C].
         rowptr: Where the incoming edges of every destination begin, [N_dst + 1].
         col: The source of every edge, [E]; int32 or int64, like rowptr.
         transpose: The transposed graph, from :func:`transpose_csr`. None says that the
             graph is symmetric: where j -> i is an edge, i -> j is one as often.
-        bias: Added to the logits, [E, H]. With a bias the backward pass needs the
-            transposed graph also where it is symmetric, and sorts the edges for it
-            unless it is given.
-        scale: Factor of the logits; 1 / sqrt(C) unless given.
+        bias: b, added to the logits, [E, H]. With this or another term of edges the
+            backward pass needs the transposed graph also where it is symmetric, and
+            sorts the edges for it unless it is given.
+        scale: s, the factor of the logits; 1 / sqrt(C) unless given.
         backend: "auto" takes the fused kernels wherever they run, and else the
             reference in plain torch; a name insists.
+        factor: m, multiplies the weights behind the softmax, [E, H], as dropout does;
+            has no gradient.
+        edge: e, the features of edges, [E, F], which all heads share. Keys and values
+            that depend on a projection W e are had without storing it, as
+            q . (k + W e) = [q, W' q] . [k, e], and likewise for the values.
 
     Returns:
-        [N_dst, H, C]
+        [N_dst, H, C + F]
     """
-    check_heads(q, k, v)
-    check_graph(q, k.size(0), rowptr, col, transpose, bias)
-    scale = q.size(-1) ** -0.5 if scale is None else scale
+    check_heads(q, k, v, edge)
+    check_graph(q, k.size(0), rowptr, col, transpose)
+    terms = EdgeTerms(bias, factor, edge)
+    check_terms(q, col.numel(), terms)
+    scale = k.size(-1) ** -0.5 if scale is None else scale
     if not is_fused(q, backend):
-        return reference.csr_attention(q, k, v, rowptr, col, bias, scale)
-    bias = bias if bias is None else bias.to(q.dtype).contiguous()
-    return library.attention((q, k, v), rowptr, col, transpose or (), bias, scale)
+        return reference.csr_attention(q, k, v, rowptr, col, terms, scale)
+    terms = like_queries(terms, q)
+    return library.attention((q, k, v), rowptr, col, transpose or (), terms, scale)
 
 
 def csr_self_attention(
@@ -71,6 +83,7 @@ def csr_self_attention(
     bias: Tensor | None = None,
     scale: float | None = None,
     backend: Backend = "auto",
+    factor: Tensor | None = None,
 ) -> Tensor:
     """:func:`csr_attention` within one set of nodes, from one fused projection.
 
@@ -84,18 +97,26 @@ def csr_self_attention(
         bias: Added to the logits, [E, H].
         scale: Factor of the logits; 1 / sqrt(C) unless given.
         backend: Which implementation to take.
+        factor: Multiplies the weights, [E, H].
 
     Returns:
         [N, H, C]
     """
     check_packed(qkv)
-    check_graph(qkv, qkv.size(0), rowptr, col, transpose, bias)
+    check_graph(qkv, qkv.size(0), rowptr, col, transpose)
+    terms = EdgeTerms(bias, factor)
+    check_terms(qkv, col.numel(), terms)
     scale = qkv.size(-1) ** -0.5 if scale is None else scale
     if not is_fused(qkv, backend):
         q, k, v = qkv.unbind(1)
-        return reference.csr_attention(q, k, v, rowptr, col, bias, scale)
-    bias = bias if bias is None else bias.to(qkv.dtype).contiguous()
-    return library.attention((qkv,), rowptr, col, transpose or (), bias, scale)
+        return reference.csr_attention(q, k, v, rowptr, col, terms, scale)
+    terms = like_queries(terms, qkv)
+    return library.attention((qkv,), rowptr, col, transpose or (), terms, scale)
+
+
+def like_queries(terms: EdgeTerms, q: Tensor) -> EdgeTerms:
+    """The terms as kernels read them: contiguous, in the dtype of the queries."""
+    return EdgeTerms(*(x if x is None else x.to(q.dtype).contiguous() for x in terms))
 
 
 def is_fused(x: Tensor, backend: Backend) -> bool:

@@ -2,6 +2,7 @@
 
 Queries, keys and values come either as three tensors or as one packed [N, 3, H, C];
 gradients come back likewise, so a packed projection gets its gradient in one piece.
+`terms` are the fields of `EdgeTerms`, here one by one, as operators take no tuples.
 Compiled graphs contain the registered operator. Eager calls take the same functions
 through a `torch.autograd.Function`, which costs a fifth of the dispatcher's time.
 """
@@ -13,7 +14,7 @@ from types import ModuleType
 import torch
 from torch import Tensor
 
-from gsdm_pyg.ops.csr import transpose_csr
+from gsdm_pyg.ops.csr import EdgeTerms, transpose_csr
 
 try:
     from gsdm_pyg.ops import cpu
@@ -47,11 +48,13 @@ def forward(
     col: Tensor,
     transpose: Sequence[Tensor],
     bias: Tensor | None,
+    factor: Tensor | None,
+    edge: Tensor | None,
     scale: float,
 ) -> tuple[Tensor, Tensor]:
     """The attention, and log2 of every softmax's denominator for the backward pass."""
-    qkv = [rowwise(x) for x in qkv]
-    return kernels(qkv[0].device).forward(qkv, (rowptr, col), bias, scale)
+    qkv, terms = [rowwise(x) for x in qkv], EdgeTerms(bias, factor, edge)
+    return kernels(qkv[0].device).forward(qkv, (rowptr, col), terms, scale)
 
 
 def backward(
@@ -63,17 +66,24 @@ def backward(
     col: Tensor,
     transpose: Sequence[Tensor],
     bias: Tensor | None,
+    factor: Tensor | None,
+    edge: Tensor | None,
     scale: float,
+    edge_grad: bool,
 ) -> list[Tensor]:
-    """Gradients of q, k, v (packed as they were), then of the bias if there is one."""
-    if bias is not None and not transpose:
+    """Gradients of q, k, v (packed as they were), then of bias and edge where given.
+
+    That of `edge` has no rows unless `edge_grad` says that it is wanted.
+    """
+    terms = EdgeTerms(bias, factor, edge)
+    if terms and not transpose:
         transpose = transpose_csr(rowptr, col, qkv[-1].size(0))
     qkv, grad, graph = [rowwise(x) for x in qkv], rowwise(grad), (rowptr, col)
-    module = kernels(grad.device)
-    return module.backward(grad, qkv, out, lse, graph, transpose, bias, scale)
+    module, rest = kernels(grad.device), (graph, transpose, terms, scale, edge_grad)
+    return module.backward(grad, qkv, out, lse, *rest)
 
 
-def forward_fake(qkv, rowptr, col, transpose, bias, scale):
+def forward_fake(qkv, rowptr, col, transpose, bias, factor, edge, scale):
     """Tensors like those that `forward` returns."""
     q = qkv[0]
     heads, channels = q.shape[-2:]
@@ -82,18 +92,25 @@ def forward_fake(qkv, rowptr, col, transpose, bias, scale):
     return q.new_empty(rows, heads, channels), q.new_empty((rows, heads), dtype=accum)
 
 
-def backward_fake(grad, qkv, out, lse, rowptr, col, transpose, bias, scale):
+def backward_fake(
+    grad, qkv, out, lse, rowptr, col, transpose, bias, factor, edge, scale, edge_grad
+):
     """Tensors like those that `backward` returns."""
-    inputs = [*qkv, bias] if bias is not None else qkv
-    return [x.new_empty(x.shape) for x in inputs]
+    grads = [x.new_empty(x.shape) for x in qkv]
+    if bias is not None:
+        grads.append(bias.new_empty(bias.shape))
+    if edge is not None:
+        grads.append(edge.new_empty(edge.shape if edge_grad else (0, edge.shape[1])))
+    return grads
 
 
-GRAPH = "Tensor rowptr, Tensor col, Tensor[] transpose, Tensor? bias, float scale"
+GRAPH = "Tensor rowptr, Tensor col, Tensor[] transpose, "
+GRAPH += "Tensor? bias, Tensor? factor, Tensor? edge, float scale"
 library = torch.library.Library("gsdm_pyg", "DEF")
 library.define(f"csr_attention(Tensor[] qkv, {GRAPH}) -> (Tensor, Tensor)")
 library.define(
     "csr_attention_backward(Tensor grad, Tensor[] qkv, Tensor out, Tensor lse, "
-    f"{GRAPH}) -> Tensor[]"
+    f"{GRAPH}, bool edge_grad) -> Tensor[]"
 )
 for key in ("CPU", "CUDA"):
     library.impl("csr_attention", forward, key)
@@ -105,19 +122,32 @@ torch.library.register_fake(
 
 
 def setup_context(ctx, inputs, output):
-    qkv, rowptr, col, transpose, bias, scale = inputs
-    ctx.save_for_backward(*output, rowptr, col, bias, *transpose, *qkv)
+    qkv, rowptr, col, transpose, bias, factor, edge, scale = inputs
+    save(ctx, output, rowptr, col, transpose, (bias, factor, edge), scale, qkv)
+
+
+def save(ctx, output, rowptr, col, transpose, terms, scale, qkv):
+    """Keep for the backward pass what `saved_gradients` reads."""
+    ctx.save_for_backward(*output, rowptr, col, *terms, *transpose, *qkv)
     ctx.scale, ctx.num_transpose = scale, len(transpose)
 
 
-def operator_backward(ctx, grad, _):
-    out, lse, rowptr, col, bias, *rest = ctx.saved_tensors
+def saved_gradients(ctx, grad, function, edge_grad):
+    """(gradients of qkv, of the bias, of the features of edges), by `function`."""
+    out, lse, rowptr, col, *rest = ctx.saved_tensors
+    terms, rest = EdgeTerms(*rest[:3]), rest[3:]
     transpose, qkv = rest[: ctx.num_transpose], rest[ctx.num_transpose :]
-    grads = torch.ops.gsdm_pyg.csr_attention_backward(
-        grad, qkv, out, lse, rowptr, col, transpose, bias, ctx.scale
-    )
-    dbias = grads.pop() if bias is not None else None
-    return grads, None, None, [None] * ctx.num_transpose, dbias, None
+    graph = (rowptr, col, transpose)
+    grads = function(grad, qkv, out, lse, *graph, *terms, ctx.scale, edge_grad)
+    dedge = grads.pop() if terms.edge is not None else None
+    dbias = grads.pop() if terms.bias is not None else None
+    return grads, dbias, dedge if edge_grad else None
+
+
+def operator_backward(ctx, grad, _):
+    function = torch.ops.gsdm_pyg.csr_attention_backward
+    grads, dbias, dedge = saved_gradients(ctx, grad, function, ctx.needs_input_grad[6])
+    return grads, None, None, [None] * ctx.num_transpose, dbias, None, dedge, None
 
 
 def refuse_second_derivative(ctx, *grads):
@@ -142,20 +172,18 @@ class EagerAttention(torch.autograd.Function):
     """The operator and its gradient without the dispatcher."""
 
     @staticmethod
-    def forward(ctx, rowptr, col, transpose, bias, scale, *qkv):
-        out, lse = forward(qkv, rowptr, col, transpose, bias, scale)
-        ctx.save_for_backward(out, lse, rowptr, col, bias, *transpose, *qkv)
-        ctx.scale, ctx.num_transpose = scale, len(transpose)
-        return out
+    def forward(ctx, rowptr, col, transpose, bias, factor, edge, scale, *qkv):
+        terms = (bias, factor, edge)
+        output = forward(qkv, rowptr, col, transpose, *terms, scale)
+        save(ctx, output, rowptr, col, transpose, terms, scale, qkv)
+        return output[0]
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx, grad):
-        out, lse, rowptr, col, bias, *rest = ctx.saved_tensors
-        transpose, qkv = rest[: ctx.num_transpose], rest[ctx.num_transpose :]
-        grads = backward(grad, qkv, out, lse, rowptr, col, transpose, bias, ctx.scale)
-        dbias = grads.pop() if bias is not None else None
-        return None, None, None, dbias, None, *grads
+        edge_grad = ctx.needs_input_grad[5]
+        grads, dbias, dedge = saved_gradients(ctx, grad, backward, edge_grad)
+        return None, None, None, dbias, None, dedge, None, *grads
 
 
 def attention(
@@ -163,14 +191,14 @@ def attention(
     rowptr: Tensor,
     col: Tensor,
     transpose: Sequence[Tensor],
-    bias: Tensor | None,
+    terms: EdgeTerms,
     scale: float,
 ) -> Tensor:
     """The fused operator, differentiable; compiled graphs see it as one node."""
     plain = type(qkv[0]) in (Tensor, torch.nn.Parameter)
     if torch.compiler.is_compiling() or not plain:
-        args = (list(qkv), rowptr, col, list(transpose), bias, scale)
+        args = (list(qkv), rowptr, col, list(transpose), *terms, scale)
         return torch.ops.gsdm_pyg.csr_attention(*args)[0]
     if not torch.is_grad_enabled():
-        return forward(qkv, rowptr, col, transpose, bias, scale)[0]
-    return EagerAttention.apply(rowptr, col, transpose, bias, scale, *qkv)
+        return forward(qkv, rowptr, col, transpose, *terms, scale)[0]
+    return EagerAttention.apply(rowptr, col, transpose, *terms, scale, *qkv)

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from gsdm_pyg.ops.csr import row_of_edge
+from gsdm_pyg.ops.csr import EdgeTerms, row_of_edge
 
 try:
     import torch_scatter
@@ -38,21 +38,26 @@ def csr_attention(
     v: Tensor,
     rowptr: Tensor,
     col: Tensor,
-    bias: Tensor | None,
+    terms: EdgeTerms,
     scale: float,
 ) -> Tensor:
-    """out_i = sum_j softmax_j(scale q_i . k_j + bias_ij) v_j over the edges j -> i."""
+    """out_i = sum_j softmax_j(scale q_i . k_ij + bias_ij) factor_ij v_ij."""
     rows, accum = rowptr.numel() - 1, torch.promote_types(q.dtype, torch.float32)
     row, col = row_of_edge(rowptr, col.numel()), col.long()
     q_i = q.index_select(0, row).to(accum)  # [E, H, C]
     k_j, v_j = k.index_select(0, col).to(accum), v.index_select(0, col).to(accum)
+    if terms.edge is not None:
+        edge = terms.edge.to(accum).unsqueeze(1).expand(-1, q.size(1), -1)  # [E, H, F]
+        k_j, v_j = torch.cat([k_j, edge], -1), torch.cat([v_j, edge], -1)
     logit = (q_i * k_j).sum(-1) * scale  # [E, H]
-    if bias is not None:
-        logit = logit + bias
+    if terms.bias is not None:
+        logit = logit + terms.bias
     top = segment_max(logit.detach(), row, rows)
     top = top.masked_fill(top == -torch.inf, 0.0)  # where the bias excludes every edge
     p = (logit - top.index_select(0, row)).exp()
     total = segment_sum(p, row, rows)
     total = total.masked_fill(total == 0, 1.0)
     p = p / total.index_select(0, row)
+    if terms.factor is not None:
+        p = p * terms.factor
     return segment_sum(p.unsqueeze(-1) * v_j, row, rows).to(q.dtype)

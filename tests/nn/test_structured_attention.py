@@ -120,9 +120,9 @@ def test_undirected_edges_sorted_by_column_are_walked_without_copies(monkeypatch
     calls = []
     fused = fused_attention.csr_self_attention
 
-    def recorded(*arguments):
+    def recorded(*arguments, **terms):
         calls.append(arguments)
-        return fused(*arguments)
+        return fused(*arguments, **terms)
 
     monkeypatch.setattr(fused_attention, "csr_self_attention", recorded)
     edge_index = edges_of("path with loops")

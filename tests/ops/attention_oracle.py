@@ -72,16 +72,28 @@ def graphs(draw: st.DrawFn, symmetric: bool) -> Graph:
 
 
 def dense_attention(
-    q: Tensor, k: Tensor, v: Tensor, on: Graph, bias: Tensor | None, scale: float
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    on: Graph,
+    bias: Tensor | None,
+    scale: float,
+    factor: Tensor | None = None,
+    edge: Tensor | None = None,
 ) -> Tensor:
     """Softmax over all edges, of which all but a node's own are masked."""
-    logit = torch.einsum("ihc,ehc->ihe", q, k[on.source]) * scale  # [N_dst, H, E]
+    k, v = k[on.source], v[on.source]  # [E, H, C]
+    if edge is not None:
+        each = edge[:, None].expand(-1, k.size(1), -1)  # the same in all heads
+        k, v = torch.cat([k, each], -1), torch.cat([v, each], -1)
+    logit = torch.einsum("ihc,ehc->ihe", q, k) * scale  # [N_dst, H, E]
     if bias is not None:
         logit = logit + bias.T
     own = on.destination == torch.arange(on.num_dst)[:, None]  # [N_dst, E]
     some = own.any(1)
     logit = logit.masked_fill(~own[:, None], -torch.inf)
-    out = torch.einsum("ihe,ehc->ihc", logit[some].softmax(-1), v[on.source])
+    p = logit[some].softmax(-1)
+    out = torch.einsum("ihe,ehc->ihc", p if factor is None else p * factor.T, v)
     return torch.zeros_like(q).index_put((some.nonzero()[:, 0],), out)
 
 

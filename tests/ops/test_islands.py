@@ -18,6 +18,7 @@ from torch.testing import assert_close
 from gsdm_pyg.ops import cpu, csr_self_attention
 from gsdm_pyg.ops.cpu import launch
 from gsdm_pyg.ops.cpu.island_kernels import packed_size
+from gsdm_pyg.ops.csr import EdgeTerms
 
 KINDS = [(5, torch.float64), (12, torch.float32), (16, torch.float32)]
 
@@ -146,4 +147,5 @@ def test_indices_that_leave_an_island_are_refused(middle, monkeypatch):
     graph = torch.tensor([0, len(col) - 2, len(col)]), col
     qkv, out = torch.zeros(2, 3, 1, 5), torch.zeros(2, 1, 5)
     with pytest.raises(IndexError, match="rowptr must rise"):
-        cpu.backward(out, [qkv], out, out[..., 0], graph, (), None, 1.0)
+        rest = (graph, (), EdgeTerms(), 1.0, False)
+        cpu.backward(out, [qkv], out, out[..., 0], *rest)

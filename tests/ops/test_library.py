@@ -18,8 +18,14 @@ def test_registration_passes_torchs_checks():
     q, k, v = (x.detach().clone().requires_grad_() for x in packed.unbind(1))
     bias = torch.randn(col.numel(), 2, dtype=torch.float64, requires_grad=True)
     operator, transpose = torch.ops.gsdm_pyg.csr_attention, list(on.transpose())
-    torch.library.opcheck(operator, ([packed], rowptr, col, [], None, 0.3))
-    torch.library.opcheck(operator, ([q, k, v], rowptr, col, transpose, bias, 0.3))
+    none, terms = (None, None, None), (bias, bias.detach().exp(), None)
+    torch.library.opcheck(operator, ([packed], rowptr, col, [], *none, 0.3))
+    torch.library.opcheck(operator, ([q, k, v], rowptr, col, transpose, *terms, 0.3))
+    wide = torch.randn(6, 2, 8, dtype=torch.float64, requires_grad=True)
+    for wanted in (True, False):
+        edge = torch.randn(col.numel(), 3, dtype=torch.float64, requires_grad=wanted)
+        terms = (None, None, edge)
+        torch.library.opcheck(operator, ([wide, k, v], rowptr, col, [], *terms, 0.3))
 
 
 @pytest.mark.parametrize("backend", ["auto", "reference"])

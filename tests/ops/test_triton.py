@@ -19,35 +19,47 @@ NUMBERS = """
 import torch
 from attention_oracle import dense_attention, gradients, graph, random_graph
 from gsdm_pyg.ops import triton_gpu
+from gsdm_pyg.ops.csr import EdgeTerms
 from gsdm_pyg.ops.triton_gpu import launch, parts
 
 
-def check(on, heads, channels, dtype, biased, symmetric, limit):
+def check(on, heads, channels, dtype, symmetric, limit, *terms, features=0):
     launch.cut_rows = lambda rowptr, edges: parts.cut_rows(rowptr, edges, limit)
-    shapes = [(size, heads, channels) for size in (on.num_dst, on.num_src, on.num_src)]
-    shapes += [(on.source.numel(), heads)] if biased else []
-    inputs = [torch.randn(s, dtype=dtype).double().requires_grad_() for s in shapes]
-    expected = dense_attention(*inputs[:3], on, inputs[3] if biased else None, 0.6)
-    grad = torch.randn(shapes[0], dtype=dtype)
-    q, k, v, *bias = (x.detach().to(dtype) for x in inputs)
-    bias = bias[0] if biased else None
-    out, lse = triton_gpu.forward((q, k, v), on.csr(), bias, 0.6)
+    edges = on.source.numel()
+    shapes = {"q": (on.num_dst, heads, channels + features)}
+    shapes |= {name: (on.num_src, heads, channels) for name in "kv"}
+    shapes |= {name: (edges, heads) for name in terms}
+    shapes |= {"edge": (edges, features)} if features else {}
+    inputs = {name: torch.randn(shapes[name]).to(dtype) for name in shapes}
+    exact = {name: x.double().requires_grad_() for name, x in inputs.items()}
+    q, k, v = (exact[name] for name in "qkv")
+    of_edges = [exact.get(name) for name in EdgeTerms._fields]
+    expected = dense_attention(q, k, v, on, of_edges[0], 0.6, *of_edges[1:])
+    qkv = [inputs[name] for name in "qkv"]
+    given = EdgeTerms(*(inputs.get(name) for name in EdgeTerms._fields))
+    out, lse = triton_gpu.forward(qkv, on.csr(), given, 0.6)
     transpose = () if symmetric else on.transpose()
-    args = (grad, (q, k, v), out, lse, on.csr(), transpose, bias, 0.6)
-    ours = triton_gpu.backward(*args)
+    grad = torch.randn(shapes["q"]).to(dtype)
+    rest = (on.csr(), transpose, given, 0.6, features > 0)
+    ours = triton_gpu.backward(grad, qkv, out, lse, *rest)
     accuracy = 1e-12 if dtype == torch.float64 else 40 * torch.finfo(dtype).eps
-    theirs = gradients(expected, grad.double(), *inputs)
+    wanted = [x for name, x in exact.items() if name != "factor"]
+    theirs = gradients(expected, grad.double(), *wanted)
     for x, y in zip((out, *ours), (expected, *theirs), strict=True):
         torch.testing.assert_close(x.double(), y, atol=accuracy, rtol=accuracy)
 
 
 torch.manual_seed(0)
-check(random_graph(5, 0.4), 2, 8, torch.float32, False, True, 1024)
-check(random_graph(5, 0.6), 1, 5, torch.float64, False, True, 2)
+check(random_graph(5, 0.4), 2, 8, torch.float32, True, 1024)
+check(random_graph(5, 0.6), 1, 5, torch.float64, True, 2)
 edges = [(0, 0), (1, 0), (1, 0), (2, 0), (2, 0), (2, 1), (0, 3)]
-check(graph(edges, 3, 4), 2, 5, torch.float64, True, False, 2)
-check(graph(edges, 3, 4), 1, 4, torch.float16, True, False, 3)
-check(graph([], 2, 2), 1, 4, torch.float32, False, True, 1024)
+check(graph(edges, 3, 4), 2, 5, torch.float64, False, 2, "bias")
+check(graph(edges, 3, 4), 1, 4, torch.float16, False, 3, "bias")
+check(graph(edges, 3, 4), 2, 5, torch.float64, False, 2, "factor")
+check(graph(edges, 3, 4), 2, 5, torch.float64, False, 2, features=3)
+check(graph(edges, 3, 4), 2, 4, torch.float32, False, 2, "bias", "factor", features=6)
+check(graph([], 2, 2), 1, 4, torch.float32, True, 1024)
+check(graph([], 2, 2), 1, 4, torch.float32, False, 1024, "factor", features=2)
 print("all equal")
 """
 
@@ -58,9 +70,11 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from gsdm_pyg.ops.triton_gpu import backward_kernels, forward_kernels
 
-SIZES = {"SCALE": 0.3, "BIASED": True, "ACCUM": triton.language.float32}
-SIZES |= {"C": 12, "BLOCK_C": 16, "BLOCK_E": 32}
-NUMBERS = "q k v bias out grad dq dk dv dbias x lse sums delta k_sums v_sums".split()
+SIZES = {"SCALE": 0.3, "ACCUM": triton.language.float32}
+SIZES |= {"BIASED": True, "FACTORED": True, "TERMS": True}
+SIZES |= {"C": 12, "BLOCK_C": 16, "F": 3, "BLOCK_F": 4, "BLOCK_E": 32}
+NUMBERS = "q k v bias factor edges out grad dq dk dv dedge x lse sums delta".split()
+NUMBERS += "k_sums v_sums all_ds all_p".split()
 INDICES = "part_row part_start part_end part_slot owner col perm".split()
 
 
@@ -75,12 +89,15 @@ for kernel in (
     forward_kernels.combine_forward_kernel,
     backward_kernels.query_kernel,
     backward_kernels.key_kernel,
+    backward_kernels.edge_kernel,
     backward_kernels.combine_backward_kernel,
 ):
     names = list(inspect.signature(kernel.fn).parameters)
-    sizes = {(names.index(n),): SIZES[n] for n in names if n in SIZES}
-    source = ASTSource(kernel, {name: kind(name) for name in names}, sizes)
-    assert "ptx" in triton.compile(source, target=GPUTarget("cuda", 80, 32)).asm
+    plain = {"BIASED": False, "FACTORED": False, "TERMS": False, "F": 0, "BLOCK_F": 1}
+    for chosen in (SIZES, SIZES | plain):
+        sizes = {(names.index(n),): chosen[n] for n in names if n in chosen}
+        source = ASTSource(kernel, {name: kind(name) for name in names}, sizes)
+        assert "ptx" in triton.compile(source, target=GPUTarget("cuda", 80, 32)).asm
 print("all compiled")
 """
 

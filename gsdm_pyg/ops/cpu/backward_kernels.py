@@ -1,8 +1,8 @@
 """Kernels of the backward pass: weights are recomputed, no sum needs an atomic.
 
-With p_ij = exp(scale q_i . k_j + bias_ij - lse_i) and delta_i = grad_i . out_i:
+With p_ij = exp(scale q_i . k_j - lse_i) and delta_i = grad_i . out_i:
 
-    ds_ij = p_ij (grad_i . v_j - delta_i) = dbias_ij,
+    ds_ij = p_ij (grad_i . v_j - delta_i),
     dq_i  = scale sum_j ds_ij k_j,
     dk_j  = scale sum_i ds_ij q_i,    dv_j = sum_i p_ij grad_i.
 """
@@ -15,9 +15,7 @@ from gsdm_pyg.ops.cpu.edge_block import (
     dots,
     dots_pair,
     dots_single,
-    gather,
     gather_pairs,
-    scatter,
 )
 from gsdm_pyg.ops.cpu.exponential import exp2
 from gsdm_pyg.ops.cpu.schedule import (
@@ -26,7 +24,6 @@ from gsdm_pyg.ops.cpu.schedule import (
     TABLE,
     WEIGHTS,
     WHOLE,
-    edge_in_bias,
     neighbour,
     next_piece,
     next_row,
@@ -36,7 +33,7 @@ from gsdm_pyg.ops.cpu.task import field, tensor
 from gsdm_pyg.ops.cpu.vector import BYTES, expect_write, load, read, store, write
 from gsdm_pyg.ops.cpu.vector_math import filled, halves, join, total
 
-LOG2_E, LOG_2 = math.log2(math.e), math.log(2)
+LOG_2 = math.log(2)
 
 
 def make_stats(channels: int, storage: str):
@@ -65,10 +62,8 @@ def make_stats(channels: int, storage: str):
     return stats
 
 
-def make_backward(
-    channels: int, storage: str, shared: bool, biased: bool, query: bool, key: bool
-):
-    """Gradients of rows as queries (dq, dbias), as keys and values (dk, dv), or both.
+def make_backward(channels: int, storage: str, shared: bool, query: bool, key: bool):
+    """Gradients of rows as queries (dq), as keys and values (dk, dv), or both.
 
     As queries, rows list the sources j of a destination i; as keys, the destinations of
     a source. On a symmetric graph these are the same rows, and one walk over them does
@@ -78,15 +73,14 @@ def make_backward(
         channels: C, the channels per head.
         storage: The dtype of q, k, v, grad and their gradients, by name.
         shared: Rows of q, k and v have the same stride: one offset per edge serves all.
-        biased: Whether there is a bias; then rows are either queries or keys, not both.
-        query: Compute dq and dbias.
+        query: Compute dq.
         key: Compute dk and dv.
     """
     accum = "float64" if storage == "float64" else "float32"
     size, stored = BYTES[accum], BYTES[storage]
     width = channels * stored
     of_q, of_k, of_v = (0, 0, 0) if shared else (0, TABLE, 2 * TABLE)
-    of_grad, of_stats, of_bias = 3 * TABLE, 4 * TABLE, 5 * TABLE
+    of_grad, of_stats = 3 * TABLE, 4 * TABLE
 
     def backward(task):
         scale, heads = field(task, "scale"), field(task, "heads")
@@ -98,17 +92,16 @@ def make_backward(
         dk, dk_row, dk_head = tensor(task, "dk")
         dv, dv_row, dv_head = tensor(task, "dv")
         stats, stats_row = field(task, "stats"), 2 * heads * size
-        bias, dbias = field(task, "bias"), field(task, "dbias")
         parts, constants = field(task, "parts"), field(task, "constants")
         table = workspace(task)
-        query_ds = table + 6 * TABLE
+        query_ds = table + 5 * TABLE
         key_ds, key_p = query_ds + WEIGHTS, query_ds + 2 * WEIGHTS
         piece, row, stop, start, end, slot = next_row(task, 0, 0, 0)
         while piece >= 0:
             count = end - start
             for e in range((count + 3) // 4 * 4):
-                entry, edge = table + e * ENTRY, min(start + e, end - 1)
-                j = neighbour(task, edge)
+                entry = table + e * ENTRY
+                j = neighbour(task, min(start + e, end - 1))
                 if query:
                     write(entry + of_k, j * k_row)
                     if not shared:
@@ -117,13 +110,9 @@ def make_backward(
                     write(entry + of_q, j * q_row)
                     write(entry + of_grad, j * grad_row)
                     write(entry + of_stats, j * stats_row)
-                if biased:
-                    edge = edge_in_bias(task, edge) if key else edge
-                    write(entry + of_bias, edge * heads * stored)
             for head in range(heads):
                 q_h, k_h, v_h = q + head * q_head, k + head * k_head, v + head * v_head
                 grad_h, stats_h = grad + head * grad_head, stats + 2 * head * size
-                b_h, db_h = bias + head * stored, dbias + head * stored
                 dq_i = dq + row * dq_row + head * dq_head
                 dk_i = dk + row * dk_row + head * dk_head
                 dv_i = dv + row * dv_row + head * dv_head
@@ -144,7 +133,7 @@ def make_backward(
                 for e in range(0, count - alone, 4):
                     entry = table + e * ENTRY
                     at_q, at_k, at_v = entry + of_q, entry + of_k, entry + of_v
-                    at_grad, at_bias = entry + of_grad, entry + of_bias
+                    at_grad = entry + of_grad
                     if key:
                         lse_j, delta_j = gather_pairs(stats_h, entry + of_stats, accum)
                     if query and key:
@@ -155,16 +144,10 @@ def make_backward(
                         _, p_j = halves(p)
                     elif query:
                         logit = dots(q_i, k_h, at_k, 4, storage)
-                        if biased:
-                            logit = logit + gather(b_h, at_bias, 4, storage) * LOG2_E
                         dp = dots(grad_i, v_h, at_v, 4, storage)
                         ds_i = exp2(logit - lse_i, constants) * (dp - delta_i)
-                        if biased:
-                            scatter(db_h, at_bias, ds_i, storage)
                     else:
                         logit = dots(k_i, q_h, at_q, 4, storage)
-                        if biased:
-                            logit = logit + gather(b_h, at_bias, 4, storage) * LOG2_E
                         dp = dots(v_i, grad_h, at_grad, 4, storage)
                         p_j = exp2(logit - lse_j, constants)
                         ds_j = p_j * (dp - delta_j)

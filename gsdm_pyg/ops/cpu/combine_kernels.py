@@ -49,10 +49,12 @@ def make_combine_forward(channels: int, storage: str):
     return combine_forward
 
 
-def make_combine_backward(channels: int, storage: str, query: bool, key: bool):
-    """The gradients of a hub: the sum over its parts."""
+def make_combine_backward(
+    channels: int, features: int, storage: str, query: bool, key: bool
+):
+    """The gradients of a hub: the sum over its parts, (dq, dk, dv) each."""
     accum = "float64" if storage == "float64" else "float32"
-    size = BYTES[accum]
+    size, width = BYTES[accum], channels + features
 
     def combine_backward(task):
         heads, slots = field(task, "heads"), 2 * field(task, "pieces")
@@ -61,7 +63,7 @@ def make_combine_backward(channels: int, storage: str, query: bool, key: bool):
         dk, dk_row, dk_head = tensor(task, "dk")
         dv, dv_row, dv_head = tensor(task, "dv")
         for head in range(heads):
-            sum_q = filled(channels, 0.0, storage)
+            sum_q = filled(width, 0.0, storage)
             sum_k = filled(channels, 0.0, storage)
             sum_v, last = filled(channels, 0.0, storage), -1
             for slot in range(slots):
@@ -69,13 +71,14 @@ def make_combine_backward(channels: int, storage: str, query: bool, key: bool):
                 if row < 0:
                     continue
                 if row != last:
-                    sum_q = filled(channels, 0.0, storage)
+                    sum_q = filled(width, 0.0, storage)
                     sum_k = filled(channels, 0.0, storage)
                     sum_v, last = filled(channels, 0.0, storage), row
-                part = parts + (slot * heads + head) * 3 * channels * size
-                sum_q = sum_q + load(part, channels, accum)
-                sum_k = sum_k + load(part + channels * size, channels, accum)
-                sum_v = sum_v + load(part + 2 * channels * size, channels, accum)
+                part = parts + (slot * heads + head) * (width + 2 * channels) * size
+                k_part, v_part = part + width * size, part + (width + channels) * size
+                sum_q = sum_q + load(part, width, accum)
+                sum_k = sum_k + load(k_part, channels, accum)
+                sum_v = sum_v + load(v_part, channels, accum)
                 if query:
                     store(dq + row * dq_row + head * dq_head, sum_q, storage)
                 if key:

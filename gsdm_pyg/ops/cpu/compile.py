@@ -10,6 +10,7 @@ from typing import Any
 from numba import cfunc, types
 
 from gsdm_pyg.ops.cpu import (
+    backward_edge_kernels,
     backward_kernels,
     combine_kernels,
     forward_kernels,
@@ -26,6 +27,8 @@ KERNELS: dict[str, Callable[..., Callable]] = {
     "combine_forward": combine_kernels.make_combine_forward,
     "stats": backward_kernels.make_stats,
     "backward": backward_kernels.make_backward,
+    "backward_edges": backward_edge_kernels.make_backward_edges,
+    "backward_keys": backward_edge_kernels.make_backward_keys,
     "combine_backward": combine_kernels.make_combine_backward,
     "find_islands": island_kernels.make_find_islands,
     "backward_islands": island_kernels.make_backward_islands,

@@ -167,9 +167,8 @@ def make_backward_islands(channels: int, storage: str):
                 out_i = load(out_h + row * out_row, channels, storage)
                 delta_i = total(grad_i * out_i)
                 lse_i = read(lse + (row * heads + head) * size, accum)
-                blocks = (
-                    (count + 3) // 8 * 8
-                )  # edges in blocks of 8; 1 to 4 may be left
+                # Edges go in blocks of 8; 1 to 4 of them may be left.
+                blocks = (count + 3) // 8 * 8
                 for e in range(0, blocks, 8):
                     entry = entries + e * ENTRY
                     logit = dots(q_i, nodes, entry, 8, accum)

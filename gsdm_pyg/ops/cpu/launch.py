@@ -14,6 +14,7 @@ from gsdm_pyg.ops.cpu.memory import empty
 from gsdm_pyg.ops.cpu.schedule import PIECE, TABLE, WEIGHTS
 from gsdm_pyg.ops.cpu.task import Rows, Task
 from gsdm_pyg.ops.cpu.threads import run
+from gsdm_pyg.ops.csr import EdgeTerms
 
 Graph = tuple[Tensor, Tensor]  # rowptr [rows + 1], col [E]
 Kernel = tuple[int | str | bool, ...]  # name and options, see `compiled`
@@ -50,6 +51,13 @@ def enter(task: Task, graph: Graph, sources: int) -> None:
     task.index_size, task.hubs = col.element_size(), 0
 
 
+def enter_terms(task: Task, terms: EdgeTerms) -> tuple[bool, bool]:
+    """Enter what edges carry; returns whether they have a bias, and a factor."""
+    for name, term in zip(terms._fields, terms, strict=True):
+        setattr(task, name, 0 if term is None else term.data_ptr())
+    return terms.bias is not None, terms.factor is not None
+
+
 def run_pieces(task: Task, pieces: int, kernel: Kernel) -> None:
     """Run a kernel on all threads, until none of the pieces is left."""
     task.counter, task.threads, task.pieces = 0, 0, pieces
@@ -68,7 +76,7 @@ def walk(task: Task, graph: Graph, part: int, kernel: Kernel, combine: Kernel) -
         combine: Puts hubs together from their parts.
     """
     pieces = -(-task.edges // PIECE) or 1
-    task.room = 6 * TABLE + max(task.heads, 3) * (WEIGHTS + 64)
+    task.room = 5 * TABLE + max(task.heads, 3) * (WEIGHTS + 64)
     rooms, owners = min(torch.get_num_threads(), pieces) * task.room, 16 * pieces
     parts = 2 * pieces * task.heads * part * 8
     memory = empty((rooms + owners + parts,), torch.uint8)
@@ -97,22 +105,23 @@ def refuse_wrong(task: Task, graph: Graph) -> None:
 def forward(
     qkv: Sequence[Tensor],
     graph: Graph,
-    bias: Tensor | None,
+    terms: EdgeTerms,
     scale: float,
 ) -> tuple[Tensor, Tensor]:
-    """out [N_dst, H, C], and log2 of every softmax's denominator, [N_dst, H].
+    """out [N_dst, H, C + F], and log2 of every softmax's denominator, [N_dst, H].
 
     Args:
-        qkv: Queries [N_dst, H, C], keys and values [N_src, H, C], or one packed tensor
-            [N, 3, H, C]; channels lie side by side.
+        qkv: Queries [N_dst, H, C + F], keys and values [N_src, H, C], or one packed
+            tensor [N, 3, H, C]; channels lie side by side.
         graph: rowptr [N_dst + 1] and col [E].
-        bias: [E, H], contiguous.
+        terms: Of the edges, contiguous.
         scale: Factor of the logits.
     """
     like = qkv[0]
-    rows, heads, channels = like.size(0), like.size(-2), like.size(-1)
+    rows, heads, width = like.size(0), like.size(-2), like.size(-1)
+    channels = qkv[-1].size(-1)
     q, k, v = split(qkv)
-    out = empty((rows, heads, channels), like.dtype)
+    out = empty((rows, heads, width), like.dtype)
     accum = torch.float64 if like.dtype == torch.float64 else torch.float32
     lse = empty((rows, heads), accum)
     task = Task(
@@ -124,12 +133,13 @@ def forward(
         v=v,
         out=rows_of(out),
         lse=lse.data_ptr(),
-        bias=0 if bias is None else bias.data_ptr(),
     )
     enter(task, graph, qkv[-1].size(0))
-    kind = (channels, STORAGE[like.dtype])
-    kernel = ("forward", *kind, k.row == v.row, bias is not None)
-    walk(task, graph, channels + 2, kernel, ("combine_forward", *kind))
+    biased, factored = enter_terms(task, terms)
+    storage = STORAGE[like.dtype]
+    kind = (channels, width - channels, storage)
+    kernel = ("forward", *kind, k.row == v.row, biased, factored)
+    walk(task, graph, width + 2, kernel, ("combine_forward", width, storage))
     return out, lse
 
 
@@ -140,10 +150,11 @@ def backward(
     lse: Tensor,
     graph: Graph,
     transpose: Sequence[Tensor],
-    bias: Tensor | None,
+    terms: EdgeTerms,
     scale: float,
+    edge_grad: bool,
 ) -> list[Tensor]:
-    """Gradients of q, k and v, packed as they were, then of the bias if there is one.
+    """Gradients of q, k and v, packed as they were, then of `terms.given()`.
 
     Args:
         grad: Gradient of `out`, channels side by side.
@@ -151,16 +162,17 @@ def backward(
         out: From `forward`, like lse.
         lse: [N_dst, H]
         graph: rowptr [N_dst + 1] and col [E].
-        transpose: From `transpose_csr`; empty for a symmetric graph without bias.
-        bias: [E, H]
+        transpose: From `transpose_csr`; empty for a symmetric graph without terms.
+        terms: Of the edges.
         scale: Factor of the logits.
+        edge_grad: Whether the gradient of `terms.edge` is wanted; else it is empty.
     """
-    rows, heads, channels = out.shape
-    sources, kind = qkv[-1].size(0), (channels, STORAGE[out.dtype])
-    inputs = qkv if bias is None else [*qkv, bias]
-    grads = [empty(x.shape, x.dtype) for x in inputs]
+    rows, heads, width = out.shape
+    sources, channels = qkv[-1].size(0), qkv[-1].size(-1)
+    storage = STORAGE[out.dtype]
+    grads = [empty(x.shape, x.dtype) for x in qkv]
     q, k, v = split(qkv)
-    dq, dk, dv = split(grads[: len(qkv)])
+    dq, dk, dv = split(grads)
     task = Task(
         scale=scale * LOG2_E,
         heads=heads,
@@ -176,25 +188,36 @@ def backward(
         lse=lse.data_ptr(),
     )
     enter(task, graph, sources)
-    if bias is None and rows == sources and run_islands(task, graph, kind):
+    if not terms and rows == sources and run_islands(task, graph, (channels, storage)):
         return grads
 
     stats = empty((rows, heads, 2), lse.dtype)
     task.stats = stats.data_ptr()
-    if bias is not None:
-        task.bias, task.dbias = bias.data_ptr(), grads[-1].data_ptr()
-    run_pieces(task, -(-rows // PIECE) or 1, ("stats", *kind))
-    options = (*kind, q.row == k.row == v.row, bias is not None)
+    run_pieces(task, -(-rows // PIECE) or 1, ("stats", width, storage))
+    features = width - channels
+    kind, part = (channels, features, storage), width + 2 * channels
     walks = [(graph, sources, True, not transpose)]
     if transpose:
         t_rowptr, t_row, t_perm = transpose
         task.perm = t_perm.data_ptr()
         walks.append(((t_rowptr, t_row), rows, False, True))
+    ds, p = (empty((task.edges if terms else 0, heads), lse.dtype) for _ in range(2))
+    dedge = empty((task.edges if edge_grad else 0, features), lse.dtype)
+    task.ds, task.p, task.dedge = ds.data_ptr(), p.data_ptr(), dedge.data_ptr()
+    options = (k.row == v.row, *enter_terms(task, terms), edge_grad)
     for walked, ends, query, key in walks:
         enter(task, walked, ends)
-        kernel = ("backward", *options, query, key)
-        combine = ("combine_backward", *kind, query, key)
-        walk(task, walked, 3 * channels, kernel, combine)
+        kernel: Kernel = ("backward_keys", *kind)
+        if not terms:
+            same = q.row == k.row == v.row
+            kernel = ("backward", channels, storage, same, query, key)
+        elif query:
+            kernel = ("backward_edges", *kind, *options)
+        walk(task, walked, part, kernel, ("combine_backward", *kind, query, key))
+    if terms.bias is not None:
+        grads.append(ds.to(terms.bias.dtype))
+    if terms.edge is not None:
+        grads.append(dedge.to(terms.edge.dtype))
     return grads
 
 

@@ -101,8 +101,8 @@ def neighbour(task, edge):
 
 
 @njit
-def edge_in_bias(task, edge):
-    """The checked position in the bias of an edge of the transposed graph."""
+def edge_in_row(task, edge):
+    """The checked position by destination of an edge of the transposed graph."""
     position = read_index(task, field(task, "perm"), edge)
     if position < 0 or position >= field(task, "edges"):
         set_field(task, "invalid", 1)

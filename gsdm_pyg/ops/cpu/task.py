@@ -9,7 +9,8 @@ from gsdm_pyg.ops.cpu.vector import F64, I64
 
 NUMBERS = "counter pieces threads room hubs invalid rows sources edges heads "
 NUMBERS += "index_size num_islands pitch"
-ADDRESSES = "rowptr col perm bias dbias lse stats constants rooms owners parts islands "
+ADDRESSES = "rowptr col perm lse stats constants rooms owners parts islands "
+ADDRESSES += "bias factor edge dedge p ds "  # of edges
 ADDRESSES += "x dx y dy weight shift table row_id"  # of norms
 TENSORS = "q k v out grad dq dk dv"
 

@@ -1,4 +1,9 @@
-"""Triton kernels of the backward pass; `ops.cpu.backward_kernels` has the formulas."""
+"""Triton kernels of the backward pass.
+
+The formulas stand in `ops.cpu.backward_kernels` and, with terms of edges,
+`ops.cpu.backward_edge_kernels`. With terms (TERMS) the kernel of queries leaves the
+weights ds and p of all edges, [E, H], and those of keys and of edges add up with them.
+"""
 
 import triton
 import triton.language as tl
@@ -11,14 +16,15 @@ LOG_2: tl.constexpr = tl.constexpr(0.6931471805599453)
 
 @triton.jit
 def query_kernel(
-    q, k, v, bias, grad, lse, delta, dq, dbias, sums,
+    q, k, v, bias, factor, edges, grad, lse, delta, dq, all_ds, all_p, sums,
     part_row, part_start, part_end, part_slot, col,
     q_row, q_head, k_row, k_head, v_row, v_head, grad_row, grad_head, dq_row, dq_head,
     heads,
-    SCALE: tl.constexpr, BIASED: tl.constexpr, ACCUM: tl.constexpr,
-    C: tl.constexpr, BLOCK_C: tl.constexpr, BLOCK_E: tl.constexpr,
+    SCALE: tl.constexpr, BIASED: tl.constexpr, FACTORED: tl.constexpr,
+    TERMS: tl.constexpr, ACCUM: tl.constexpr, C: tl.constexpr, BLOCK_C: tl.constexpr,
+    F: tl.constexpr, BLOCK_F: tl.constexpr, BLOCK_E: tl.constexpr,
 ):  # fmt: skip
-    """dq of a row, or of a cut row's part, and dbias of its edges."""
+    """dq of a row, or of a cut row's part, and the weights of its edges."""
     part, head = tl.program_id(0), tl.program_id(1)
     row, slot = tl.load(part_row + part), tl.load(part_slot + part)
     start, end = tl.load(part_start + part), tl.load(part_end + part)
@@ -28,6 +34,10 @@ def query_kernel(
         lse_i = tl.load(lse + row * heads + head)
         delta_i = tl.load(delta + row * heads + head)
         total = tl.zeros((BLOCK_C,), ACCUM)
+        f_q = load_row(q + C, row, head, q_row, q_head, F, BLOCK_F).to(ACCUM) * SCALE
+        f_grad = load_row(grad + C, row, head, grad_row, grad_head, F, BLOCK_F)
+        f_grad = f_grad.to(ACCUM)
+        f_total = tl.zeros((BLOCK_F,), ACCUM)
         for first in range(start, end, BLOCK_E):
             edge = first + tl.arange(0, BLOCK_E)
             valid = edge < end
@@ -35,29 +45,73 @@ def query_kernel(
             k_j = load_rows(k, j, head, valid, k_row, k_head, C, BLOCK_C).to(ACCUM)
             v_j = load_rows(v, j, head, valid, v_row, v_head, C, BLOCK_C).to(ACCUM)
             logit = tl.sum(q_i[None, :] * k_j, axis=1)
+            dp = tl.sum(grad_i[None, :] * v_j, axis=1)
+            if F > 0:
+                e_ij = load_rows(edges, edge, 0, valid, F, 0, F, BLOCK_F).to(ACCUM)
+                logit += tl.sum(f_q[None, :] * e_ij, axis=1)
+                dp += tl.sum(f_grad[None, :] * e_ij, axis=1)
+            place = edge * heads + head
             if BIASED:
-                b = tl.load(bias + edge * heads + head, valid, other=0.0)
-                logit += b.to(ACCUM) * LOG2_E
+                logit += tl.load(bias + place, valid, other=0.0).to(ACCUM) * LOG2_E
             p = tl.where(valid, tl.exp2(logit - lse_i), 0.0)
-            ds = p * (tl.sum(grad_i[None, :] * v_j, axis=1) - delta_i)
-            if BIASED:
-                place = dbias + edge * heads + head
-                tl.store(place, ds.to(dbias.dtype.element_ty), valid)
+            if FACTORED:
+                kept = tl.load(factor + place, valid, other=0.0).to(ACCUM)
+                ds = p * (dp * kept - delta_i)
+                p *= kept
+            else:
+                ds = p * (dp - delta_i)
+            if TERMS:
+                tl.store(all_ds + place, ds, valid)
+                tl.store(all_p + place, p, valid)
             total += tl.sum(ds[:, None] * k_j, axis=0)
+            if F > 0:
+                f_total += tl.sum(ds[:, None] * e_ij, axis=0)
         total *= SCALE * LOG_2
+        f_total *= SCALE * LOG_2
         if slot < 0:
             store_row(dq, total, row, head, dq_row, dq_head, C, BLOCK_C)
+            store_row(dq + C, f_total, row, head, dq_row, dq_head, F, BLOCK_F)
         else:
-            store_row(sums, total, slot, head, heads * C, C, C, BLOCK_C)
+            sums_row = heads * (C + F)
+            store_row(sums, total, slot, head, sums_row, C + F, C, BLOCK_C)
+            store_row(sums + C, f_total, slot, head, sums_row, C + F, F, BLOCK_F)
+
+
+@triton.jit
+def edge_kernel(
+    q, grad, all_ds, all_p, dedge, part_row, part_start, part_end,
+    q_row, q_head, grad_row, grad_head, heads,
+    SCALE: tl.constexpr, ACCUM: tl.constexpr, C: tl.constexpr,
+    F: tl.constexpr, BLOCK_F: tl.constexpr, BLOCK_E: tl.constexpr,
+):  # fmt: skip
+    """dedge of the edges of a row, or of a cut row's part: a sum over heads."""
+    part = tl.program_id(0)
+    row = tl.load(part_row + part)
+    start, end = tl.load(part_start + part), tl.load(part_end + part)
+    if row >= 0:
+        for first in range(start, end, BLOCK_E):
+            edge = first + tl.arange(0, BLOCK_E)
+            valid = edge < end
+            total = tl.zeros((BLOCK_E, BLOCK_F), ACCUM)
+            for head in range(heads):
+                f_q = load_row(q + C, row, head, q_row, q_head, F, BLOCK_F).to(ACCUM)
+                f_grad = load_row(grad + C, row, head, grad_row, grad_head, F, BLOCK_F)
+                ds = tl.load(all_ds + edge * heads + head, valid, other=0.0)
+                p = tl.load(all_p + edge * heads + head, valid, other=0.0)
+                total += ds[:, None] * (f_q * (SCALE * LOG_2))[None, :]
+                total += p[:, None] * f_grad.to(ACCUM)[None, :]
+            feature = tl.arange(0, BLOCK_F)[None, :]
+            inside = valid[:, None] & (feature < F)
+            tl.store(dedge + edge[:, None] * F + feature, total, inside)
 
 
 @triton.jit
 def key_kernel(
-    q, k, v, bias, grad, lse, delta, dk, dv, k_sums, v_sums,
+    q, k, v, grad, lse, delta, all_ds, all_p, dk, dv, k_sums, v_sums,
     part_row, part_start, part_end, part_slot, col, perm,
     q_row, q_head, k_row, k_head, v_row, v_head, grad_row, grad_head,
     dk_row, dk_head, dv_row, dv_head, heads,
-    SCALE: tl.constexpr, BIASED: tl.constexpr, ACCUM: tl.constexpr,
+    SCALE: tl.constexpr, TERMS: tl.constexpr, ACCUM: tl.constexpr,
     C: tl.constexpr, BLOCK_C: tl.constexpr, BLOCK_E: tl.constexpr,
 ):  # fmt: skip
     """dk and dv of a row of the transposed graph, or of a cut row's part."""
@@ -76,15 +130,16 @@ def key_kernel(
             q_i = load_rows(q, i, head, valid, q_row, q_head, C, BLOCK_C).to(ACCUM)
             grad_i = load_rows(grad, i, head, valid, grad_row, grad_head, C, BLOCK_C)
             grad_i = grad_i.to(ACCUM)
-            lse_i = tl.load(lse + i * heads + head, valid, other=0.0)
-            delta_i = tl.load(delta + i * heads + head, valid, other=0.0)
-            logit = tl.sum(k_j[None, :] * q_i, axis=1)
-            if BIASED:
+            if TERMS:
                 position = tl.load(perm + edge, valid, other=0).to(tl.int64)
-                b = tl.load(bias + position * heads + head, valid, other=0.0)
-                logit += b.to(ACCUM) * LOG2_E
-            p = tl.where(valid, tl.exp2(logit - lse_i), 0.0)
-            ds = p * (tl.sum(v_j[None, :] * grad_i, axis=1) - delta_i)
+                ds = tl.load(all_ds + position * heads + head, valid, other=0.0)
+                p = tl.load(all_p + position * heads + head, valid, other=0.0)
+            else:
+                lse_i = tl.load(lse + i * heads + head, valid, other=0.0)
+                delta_i = tl.load(delta + i * heads + head, valid, other=0.0)
+                logit = tl.sum(k_j[None, :] * q_i, axis=1)
+                p = tl.where(valid, tl.exp2(logit - lse_i), 0.0)
+                ds = p * (tl.sum(v_j[None, :] * grad_i, axis=1) - delta_i)
             k_total += tl.sum(ds[:, None] * q_i, axis=0)
             v_total += tl.sum(p[:, None] * grad_i, axis=0)
         k_total *= SCALE * LOG_2

@@ -1,0 +1,130 @@
+"""Edge features and dropout on the fused path: the same numbers, little memory."""
+
+import pytest
+import torch
+from torch.testing import assert_close
+from torch_geometric import EdgeIndex
+
+from gsdm_pyg import StructuredAttentionConv
+
+NODES, CHANNELS, HEADS, FEATURES = 30, 8, 2, 3
+
+
+def edges_of(order="col"):
+    """A random undirected graph, complete enough to have more edges than nodes."""
+    linked = torch.rand(NODES, NODES, generator=torch.Generator().manual_seed(0)) < 0.3
+    index = EdgeIndex(
+        (linked | linked.T).nonzero().T.contiguous(),
+        sparse_size=(NODES, NODES),
+        is_undirected=True,
+    )
+    return index if order is None else index.sort_by(order).values
+
+
+def layer(backend="fused", **options):
+    options = {"dropout": 0.4, "edge_dim": FEATURES, **options}
+    conv = StructuredAttentionConv(5, CHANNELS, HEADS, backend=backend, **options)
+    return conv.double()
+
+
+def inputs(edges):
+    shapes = (NODES, 5), (edges.size(1), FEATURES)
+    return [torch.randn(s, dtype=torch.double, requires_grad=True) for s in shapes]
+
+
+def results(conv, x, edges, edge_attr):
+    torch.manual_seed(0)  # of dropout
+    out = conv(x, edges, edge_attr)
+    leaves = [x, *conv.parameters()] + ([] if edge_attr is None else [edge_attr])
+    return out, *torch.autograd.grad(out.sin().sum(), leaves)
+
+
+@pytest.mark.parametrize("order", ["col", "row", None])
+@pytest.mark.parametrize("options", [{}, {"edge_dim": None}, {"dropout": 0.0}])
+def test_undirected_edges_give_the_numbers_of_the_scatter_path(order, options):
+    edges, fused = edges_of(order), layer(**options)
+    x, edge_attr = inputs(edges)
+    edge_attr = None if "edge_dim" in options else edge_attr
+    scatter = layer("scatter", **options)
+    scatter.load_state_dict(fused.state_dict())
+    expected = results(scatter, x, edges, edge_attr)
+    for value, theirs in zip(
+        results(fused, x, edges, edge_attr), expected, strict=True
+    ):
+        assert_close(value, theirs)
+
+
+def test_the_transposed_graph_stays_with_the_edge_index():
+    edges = edges_of()
+    x, edge_attr = inputs(edges)
+    layer()(x, edges, edge_attr)
+    kept = edges._T_perm
+    assert kept is not None
+    layer()(x, edges, edge_attr)
+    assert edges._T_perm is kept
+
+
+@pytest.mark.parametrize("options", [{}, {"edge_dim": None}])
+def test_nothing_per_edge_and_channel_is_kept_for_the_backward_pass(options):
+    edges, conv = edges_of(), layer(**options)
+    x, edge_attr = inputs(edges)
+    sizes = []
+
+    def record(tensor):
+        sizes.append(tensor.numel())
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(record, lambda tensor: tensor):
+        conv(x, edges, None if "edge_dim" in options else edge_attr)
+    of_edges = edges.size(1) * max(FEATURES, HEADS)  # features, dropout
+    of_nodes = NODES * 3 * HEADS * CHANNELS  # q, k and v
+    assert max(sizes) <= max(of_edges, of_nodes) < edges.size(1) * HEADS * CHANNELS
+
+
+def test_a_lazy_edge_dim_is_learned_on_the_fused_path():
+    edges, conv = edges_of(), layer(edge_dim=-1)
+    x, edge_attr = inputs(edges)
+    conv(x, edges, edge_attr)
+    assert conv.lin_edge.weight.shape == (HEADS * CHANNELS, FEATURES)
+
+
+def hook(conv):
+    conv.lin_edge.register_forward_hook(lambda linear, args, out: 2 * out)
+
+
+def other_layer(conv):
+    linear = torch.nn.Linear(FEATURES, HEADS * CHANNELS, bias=False).double()
+    linear.weight.data = conv.lin_edge.weight.data
+    linear.in_channels = FEATURES
+    conv.lin_edge = torch.nn.utils.parametrizations.weight_norm(linear)
+    conv.lin_edge.forward = lambda x: 2 * torch.nn.functional.linear(x, linear.weight)
+
+
+@pytest.mark.parametrize("change", [hook, other_layer])
+def test_a_projection_that_does_more_than_multiply_is_called(change):
+    edges, conv = edges_of(), layer("auto", dropout=0.0)
+    x, edge_attr = inputs(edges)
+    expected = conv(x, edges, 2 * edge_attr)
+    change(conv)
+    assert_close(conv(x, edges, edge_attr), expected)
+    conv.backend = "fused"
+    with pytest.raises(ValueError, match="got a lin_edge with hooks"):
+        conv(x, edges, edge_attr)
+
+
+@pytest.mark.parametrize("backend", ["fused", "scatter"])
+@pytest.mark.parametrize("shape", [(FEATURES,), (7, 4)])
+def test_features_of_another_size_are_refused(backend, shape):
+    edges = edges_of()
+    x, _ = inputs(edges)
+    with pytest.raises(ValueError, match=rf"\[E, 3\] \(got \[{shape[0]}"):
+        layer(backend)(x, edges, torch.zeros(shape, dtype=torch.double))
+
+
+@pytest.mark.parametrize("extra", [-1, 1])
+def test_features_of_another_number_of_edges_are_refused(extra):
+    edges = edges_of(None)
+    x, _ = inputs(edges)
+    edge_attr = torch.zeros(edges.size(1) + extra, FEATURES).double()
+    with pytest.raises(ValueError, match=r"a row per edge, \d+ \(got"):
+        layer()(x, edges, edge_attr)
