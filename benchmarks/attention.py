@@ -1,8 +1,8 @@
 """CSR attention beside PyG's and dense attention: time, memory and growth.
 
-    python benchmarks/attention.py
-    python benchmarks/attention.py --workload sudoku --repeats 50
-    python benchmarks/attention.py --plot attention.png
+    python -m benchmarks.attention
+    python -m benchmarks.attention --workload sudoku --repeats 50
+    python -m benchmarks.attention --plot docs/attention.png
 
 Every line is one forward and backward pass of one layer's attention, without the
 projections. The implementations take turns, and the median time counts.
@@ -14,14 +14,9 @@ the gradients of q, k and v, which every implementation has to hold.
 """
 
 import argparse
-import ctypes
 import math
 import statistics
-import subprocess
-import sys
-import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import NamedTuple
 
 import torch
@@ -29,6 +24,7 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 from torch_geometric.nn import TransformerConv
 
+from benchmarks.measure import median_times, peak_of, print_peak
 from gsdm_pyg.ops import csr_self_attention
 
 
@@ -164,44 +160,10 @@ def training_pass(work: Workload, implementation: str) -> Callable[[], None]:
     return run
 
 
-def median_times(runs: list[Callable[[], None]], repeats: int) -> list[float]:
-    """Seconds of each, all taking turns."""
-    times: list[list[float]] = [[] for _ in runs]
-    for round_ in range(repeats + 2):
-        for run, record in zip(runs, times, strict=True):
-            start = time.perf_counter()
-            run()
-            if round_ >= 2:  # the first two warm up
-                record.append(time.perf_counter() - start)
-    return [statistics.median(record) for record in times]
-
-
-def status(field: str) -> int:
-    """A field of /proc/self/status in bytes."""
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith(field + ":"):
-            return 1024 * int(line.split()[1])
-    raise KeyError(field)
-
-
 def print_peak_memory(name: str, implementation: str) -> None:
     """In a fresh process: bytes that a pass adds to the resident set at its peak."""
     training_pass(SMALL[name](), implementation)()
-    run = training_pass(WORKLOADS[name](), implementation)
-    ctypes.CDLL(None).malloc_trim(0)  # nothing freed earlier shall be used again
-    Path("/proc/self/clear_refs").write_text("5")  # the peak starts from here
-    before = status("VmRSS")
-    run()
-    print(status("VmHWM") - before)
-
-
-def peak_memory(name: str, implementation: str) -> float:
-    """MB that a pass adds at its peak, or NaN where it cannot be measured."""
-    if not Path("/proc/self/clear_refs").exists():
-        return math.nan
-    command = [sys.executable, __file__, "--memory-of", name, implementation]
-    result = subprocess.run(command, check=True, capture_output=True, text=True)
-    return int(result.stdout.split()[-1]) / 1e6
+    print_peak(training_pass(WORKLOADS[name](), implementation))
 
 
 def growth(repeats: int) -> tuple[list[int], list[float], float]:
@@ -226,7 +188,8 @@ def print_table(names: list[str], repeats: int) -> list[tuple[str, str, float]]:
         times = median_times([training_pass(work, x) for x in candidates], rounds)
         nodes, edges = work.rowptr.numel() - 1, work.edge_index.size(1)
         held = 4 * 4 * nodes * work.heads * work.channels / 1e6  # out, dq, dk, dv
-        peaks = [peak_memory(name, x) for x in candidates]
+        module, flag = "benchmarks.attention", "--memory-of"
+        peaks = [peak_of(module, flag, name, x) for x in candidates]
         extras = [max(peak - held, 0.1) for peak in peaks]  # about the resolution
         degree = int(work.rowptr.diff().max())
         label = f"{name}: {nodes:,} nodes, {edges:,} edges, largest degree {degree:,}"
