@@ -5,7 +5,10 @@
     python -m benchmarks.attention --plot docs/attention.png
 
 Every line is one forward and backward pass of one layer's attention, without the
-projections. The implementations take turns, and the median time counts.
+projections. The implementations take turns, and the median time counts. "Floor" is the
+time that the hardware needs at least: its arithmetic, at the speed of a large matrix
+product, or reading every input and writing every result once, at the speed of a large
+copy, whichever takes longer; the column has multiples of it.
 
 "Peak" is what a pass adds to the resident set at its peak, output and gradients
 included, in a fresh process that has run the same code on a small graph; Linux resets
@@ -160,6 +163,28 @@ def training_pass(work: Workload, implementation: str) -> Callable[[], None]:
     return run
 
 
+def floor(work: Workload, speeds: tuple[float, float]) -> float:
+    """Seconds for the arithmetic or the memory of a pass, whichever takes longer.
+
+    Per edge and channel there are two multiplications with addition forward (q k, p v)
+    and five backward (q k and grad v again, dq, dk, dv). Forward reads q, k, v and
+    writes out; backward reads q, k, v, out, grad and writes dq, dk, dv.
+    """
+    width = work.heads * work.channels
+    flops = 2 * 7 * work.edge_index.size(1) * width
+    size = 4 * (4 + 8) * (work.rowptr.numel() - 1) * width
+    return max(flops / speeds[0], size / speeds[1])
+
+
+def hardware_speeds(repeats: int = 5) -> tuple[float, float]:
+    """Operations per second of a matrix product, bytes per second of a copy."""
+    a, b = torch.randn(2, 2048, 2048)
+    source, target = torch.ones(2, 2**26)  # 256 MiB each
+    runs = [lambda: torch.mm(a, b), lambda: target.copy_(source)]
+    product, copy = median_times(runs, repeats)
+    return 2 * 2048**3 / product, 2 * source.nbytes / copy
+
+
 def print_peak_memory(name: str, implementation: str) -> None:
     """In a fresh process: bytes that a pass adds to the resident set at its peak."""
     training_pass(SMALL[name](), implementation)()
@@ -179,8 +204,10 @@ def growth(repeats: int) -> tuple[list[int], list[float], float]:
 
 def print_table(names: list[str], repeats: int) -> list[tuple[str, str, float]]:
     """One line per workload and implementation; returns their names and seconds."""
-    print("| workload | implementation | ms | ratio | peak MB | extra MB | ratio |")
-    print("| --- | --- | ---: | ---: | ---: | ---: | ---: |")
+    speeds = hardware_speeds()
+    print(f"{speeds[0] / 1e9:.0f} GFLOPS, {speeds[1] / 1e9:.0f} GB/s copied\n")
+    print("| workload | implementation | ms | ratio | floor | peak MB ", end="")
+    print("| extra MB | ratio |\n| --- | --- |" + 6 * " ---: |")
     rows = []
     for name in names:
         work, candidates = WORKLOADS[name](), implementations(name)
@@ -196,7 +223,8 @@ def print_table(names: list[str], repeats: int) -> list[tuple[str, str, float]]:
         for x, t, peak, extra in zip(candidates, times, peaks, extras, strict=True):
             print(
                 f"| {label} | {x} | {1e3 * t:.2f} | {t / times[0]:.1f} "
-                f"| {peak:.1f} | {extra:.1f} | {extra / extras[0]:.1f} |"
+                f"| {t / floor(work, speeds):.1f} | {peak:.1f} "
+                f"| {extra:.1f} | {extra / extras[0]:.1f} |"
             )
             rows.append((name, x, t))
     return rows

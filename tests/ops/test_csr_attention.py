@@ -17,7 +17,7 @@ from torch.testing import assert_close
 from torch_geometric import Index
 
 from gsdm_pyg.ops import csr_attention, csr_self_attention, transpose_csr
-from gsdm_pyg.ops.cpu import memory
+from gsdm_pyg.ops.cpu import launch, memory
 
 BACKENDS = ["cpu", "reference"]
 INDEX = [torch.int32, torch.int64]
@@ -216,16 +216,29 @@ def test_views_of_any_stride_are_read_in_place():
         assert_close(ours, theirs)
 
 
-def test_large_results_on_huge_pages_are_the_same(monkeypatch):
-    on = random_graph(200, 0.05)
-    qkv = torch.randn(200, 3, 2, 5, dtype=torch.float64, requires_grad=True)
-    expected = csr_self_attention(qkv, *on.csr(), backend="cpu")
+@pytest.mark.parametrize(
+    ("channels", "dtype", "far"),
+    [(5, torch.float64, False), (16, torch.float32, True), (32, torch.bfloat16, True)],
+)
+@pytest.mark.parametrize("symmetric", [True, False])
+def test_large_results_are_the_same(channels, dtype, far, symmetric, monkeypatch):
+    on, kernels, compiled = random_graph(200, 0.05), [], launch.compiled
+    qkv = torch.randn(200, 3, 2, channels).to(dtype).requires_grad_()
+    args = (qkv, *on.csr(), None if symmetric else on.transpose())
+    expected = csr_self_attention(*args, backend="cpu")
     grad = torch.randn_like(expected)
     (theirs,) = gradients(expected, grad, qkv)
-    monkeypatch.setattr(memory, "LARGE", 4096)
-    out = csr_self_attention(qkv, *on.csr(), backend="cpu")
+
+    def record(*kernel):
+        kernels.append(kernel)
+        return compiled(*kernel)
+
+    monkeypatch.setattr(launch, "compiled", record)
+    monkeypatch.setattr(memory, "LARGE", 4096)  # on huge pages, past the caches
+    out = csr_self_attention(*args, backend="cpu")
     assert torch.equal(out, expected)
     assert torch.equal(gradients(out, grad, qkv)[0], theirs)
+    assert {kernel[-1] for kernel in kernels if kernel[0] == "backward"} == {far}
 
 
 def test_expanded_gradients_are_accepted():

@@ -30,7 +30,16 @@ from gsdm_pyg.ops.cpu.schedule import (
     workspace,
 )
 from gsdm_pyg.ops.cpu.task import field, tensor
-from gsdm_pyg.ops.cpu.vector import BYTES, expect_write, load, read, store, write
+from gsdm_pyg.ops.cpu.vector import (
+    BYTES,
+    expect_write,
+    finish_writes,
+    load,
+    read,
+    store,
+    store_result,
+    write,
+)
 from gsdm_pyg.ops.cpu.vector_math import filled, halves, join, total
 
 LOG_2 = math.log(2)
@@ -62,7 +71,9 @@ def make_stats(channels: int, storage: str):
     return stats
 
 
-def make_backward(channels: int, storage: str, shared: bool, query: bool, key: bool):
+def make_backward(
+    channels: int, storage: str, shared: bool, query: bool, key: bool, far: bool
+):
     """Gradients of rows as queries (dq), as keys and values (dk, dv), or both.
 
     As queries, rows list the sources j of a destination i; as keys, the destinations of
@@ -75,6 +86,8 @@ def make_backward(channels: int, storage: str, shared: bool, query: bool, key: b
         shared: Rows of q, k and v have the same stride: one offset per edge serves all.
         query: Compute dq.
         key: Compute dk and dv.
+        far: Write gradients past the caches, which are too small for them; only where
+            the channels of a head are whole cache lines.
     """
     accum = "float64" if storage == "float64" else "float32"
     size, stored = BYTES[accum], BYTES[storage]
@@ -116,15 +129,17 @@ def make_backward(channels: int, storage: str, shared: bool, query: bool, key: b
                 dq_i = dq + row * dq_row + head * dq_head
                 dk_i = dk + row * dk_row + head * dk_head
                 dv_i = dv + row * dv_row + head * dv_head
-                if query:
+                if query and not far:
                     expect_write(dq_i + AHEAD * dq_row, width)
+                if key and not far:
+                    expect_write(dk_i + AHEAD * dk_row, width)
+                    expect_write(dv_i + AHEAD * dv_row, width)
+                if query:
                     q_i = load(q_h + row * q_row, channels, storage) * scale
                     grad_i = load(grad_h + row * grad_row, channels, storage)
                     lse_i = read(stats_h + row * stats_row, accum)
                     delta_i = read(stats_h + row * stats_row + size, accum)
                 if key:
-                    expect_write(dk_i + AHEAD * dk_row, width)
-                    expect_write(dv_i + AHEAD * dv_row, width)
                     k_i = load(k_h + row * k_row, channels, storage) * scale
                     v_i = load(v_h + row * v_row, channels, storage)
 
@@ -198,10 +213,12 @@ def make_backward(channels: int, storage: str, shared: bool, query: bool, key: b
                     store(part + 2 * channels * size, sum_v, accum)
                     continue
                 if query:
-                    store(dq_i, sum_q, storage)
+                    store_result(dq_i, sum_q, storage, far)
                 if key:
-                    store(dk_i, sum_k, storage)
-                    store(dv_i, sum_v, storage)
+                    store_result(dk_i, sum_k, storage, far)
+                    store_result(dv_i, sum_v, storage, far)
             piece, row, stop, start, end, slot = next_row(task, piece, row, stop)
+        if far:
+            finish_writes()
 
     return backward

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from gsdm_pyg.ops.cpu import memory
 from gsdm_pyg.ops.cpu.compile import compiled
 from gsdm_pyg.ops.cpu.exponential import CONSTANTS
 from gsdm_pyg.ops.cpu.island_kernels import FEWEST, SPARSEST
@@ -14,6 +15,7 @@ from gsdm_pyg.ops.cpu.memory import empty
 from gsdm_pyg.ops.cpu.schedule import PIECE, TABLE, WEIGHTS
 from gsdm_pyg.ops.cpu.task import Rows, Task
 from gsdm_pyg.ops.cpu.threads import run
+from gsdm_pyg.ops.cpu.vector import LINE
 from gsdm_pyg.ops.csr import EdgeTerms
 
 Graph = tuple[Tensor, Tensor]  # rowptr [rows + 1], col [E]
@@ -210,7 +212,8 @@ def backward(
         kernel: Kernel = ("backward_keys", *kind)
         if not terms:
             same = q.row == k.row == v.row
-            kernel = ("backward", channels, storage, same, query, key)
+            far = past_caches(grads, (dq, dk, dv))
+            kernel = ("backward", channels, storage, same, query, key, far)
         elif query:
             kernel = ("backward_edges", *kind, *options)
         walk(task, walked, part, kernel, ("combine_backward", *kind, query, key))
@@ -219,6 +222,14 @@ def backward(
     if terms.edge is not None:
         grads.append(dedge.to(terms.edge.dtype))
     return grads
+
+
+def past_caches(grads: Sequence[Tensor], rows: Sequence[Rows]) -> bool:
+    """Whether gradients are too large for the caches, and made of whole lines."""
+    numbers = [getattr(x, name) for x in rows for name in ("address", "row", "head")]
+    numbers.append(grads[0].size(-1) * grads[0].element_size())
+    large = sum(x.nbytes for x in grads) > memory.LARGE
+    return large and all(number % LINE == 0 for number in numbers)
 
 
 def run_islands(task: Task, graph: Graph, kind: tuple[int, str]) -> bool:

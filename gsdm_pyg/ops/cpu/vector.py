@@ -14,6 +14,7 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic, models, register_model
 
+LINE = 64  # bytes of a cache line
 BYTES = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}
 
 F32, F64 = ir.FloatType(), ir.DoubleType()
@@ -80,13 +81,14 @@ def emit_load(builder, address, lanes, storage):
     return value
 
 
-def emit_store(builder, address, value, storage):
+def emit_store(builder, address, value, storage, align=None):
+    """Write a vector; returns the instruction."""
     if storage == "float16":
         value = builder.fptrunc(value, ir.VectorType(STORED[storage], value.type.count))
     if storage == "bfloat16":
         value = emit_bfloat16(builder, value)
     pointer = builder.inttoptr(address, value.type.as_pointer())
-    builder.store(value, pointer, align=BYTES[storage])
+    return builder.store(value, pointer, align=align or BYTES[storage])
 
 
 def emit_bfloat16(builder, value):
@@ -121,6 +123,32 @@ def store(typing, address, vector, storage):
         return context.get_dummy_value()
 
     return types.void(types.int64, vector, storage), codegen
+
+
+@intrinsic(prefer_literal=True)
+def store_result(typing, address, vector, storage, far):
+    """`store`; if `far`, whole cache lines past the caches, without reading them."""
+    stored, align = storage.literal_value, LINE if far.literal_value else None
+
+    def codegen(context, builder, sig, args):
+        instruction = emit_store(builder, args[0], args[1], stored, align)
+        if align:
+            once = builder.module.add_metadata([I32(1)])
+            instruction.set_metadata("nontemporal", once)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, vector, storage, far), codegen
+
+
+@intrinsic
+def finish_writes(typing):
+    """Wait until other threads see what `store_result` wrote."""
+
+    def codegen(context, builder, sig, args):
+        builder.fence("seq_cst")
+        return context.get_dummy_value()
+
+    return types.void(), codegen
 
 
 @intrinsic(prefer_literal=True)
@@ -168,7 +196,7 @@ def expect_write(typing, address, size):
         prefetch = cgutils.get_or_insert_function(
             builder.module, kind, "llvm.prefetch.p0"
         )
-        for offset in range(0, size.literal_value, 64):
+        for offset in range(0, size.literal_value, LINE):
             address = builder.add(args[0], I64(offset))
             pointer = builder.inttoptr(address, I8.as_pointer())
             builder.call(prefetch, [pointer, I32(1), I32(3), I32(1)])
