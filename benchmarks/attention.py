@@ -99,10 +99,11 @@ WORKLOADS: dict[str, Callable[[], Workload]] = {
     "sudoku": sudoku,
     "power_law": power_law,
 }
+# Smaller, and large enough for the same kernels.
 SMALL: dict[str, Callable[[], Workload]] = {
     "bcmf": lambda: bcmf(2, 2, 2, 2),
-    "sudoku": lambda: sudoku(1),
-    "power_law": lambda: power_law(2_000, 20_000),
+    "sudoku": lambda: sudoku(4),
+    "power_law": lambda: power_law(50_000, 200_000),
 }
 
 

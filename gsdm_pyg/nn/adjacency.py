@@ -14,7 +14,7 @@ from torch_geometric import EdgeIndex
 from torch_geometric.typing import Adj, SparseTensor
 from torch_geometric.utils import is_sparse
 
-from gsdm_pyg.ops.csr import Transpose, row_of_edge, transpose_csr
+from gsdm_pyg.ops.csr import Transpose, transpose_csr
 
 
 class Incoming(NamedTuple):
@@ -23,10 +23,6 @@ class Incoming(NamedTuple):
     rowptr: Tensor  # [N_dst + 1], where the edges into each destination begin
     col: Tensor  # [E], the source of each edge
     perm: Tensor | None  # [E], its place among the given edges; None where unmoved
-
-    def row(self) -> Tensor:
-        """The destination of each edge, [E]."""
-        return row_of_edge(self.rowptr, self.col.numel()).to(self.col.dtype)
 
     def listed(self, x: Tensor) -> Tensor:
         """Rows of x [E, ...], which follow the given edges, in the order listed."""

@@ -33,6 +33,8 @@ def fused_attention(
     """
     num_src, num_dst = qkv[-1].size(0), qkv[0].size(0)
     heads, channels = qkv[-1].shape[-2:]
+    if edge_attr is not None and edge_attr.size(1) == 0:
+        edge_attr = None
     edges, factor = incoming(adj, num_src, num_dst), None
     if dropout > 0:
         factor = F.dropout(qkv[0].new_ones(edges.col.numel(), heads), dropout)

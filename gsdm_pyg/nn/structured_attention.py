@@ -57,7 +57,8 @@ class StructuredAttentionConv(MessagePassing):
             layers do; "fused" computes the same numbers in one pass over the rows, but
             cannot return attention weights, be explained or differentiated twice;
             "auto" is fused wherever that is possible. An `EdgeIndex` sorted by column
-            saves sorting the edges in each call.
+            saves sorting the edges in each call. The fused path stores nothing per edge
+            and channel, but with edge features edge_dim more numbers per node and head.
     """
 
     def __init__(
@@ -176,14 +177,16 @@ class StructuredAttentionConv(MessagePassing):
                 f"A layer with edge_dim={self.edge_dim} needs edge_attr "
                 f"[E, {self.edge_dim}] (got None)."
             )
-        if is_uninitialized_parameter(self.lin_edge.weight):
-            self.lin_edge(edge_attr[:0])  # learns its size
-        size = self.lin_edge.in_channels
-        if edge_attr.dim() != 2 or edge_attr.size(1) != size:
-            raise ValueError(
-                f"edge_attr must be [E, edge_dim] = [E, {size}] "
-                f"(got {list(edge_attr.shape)})."
-            )
+        if isinstance(self.lin_edge, Linear):  # and not a module put in its place
+            size = self.lin_edge.in_channels  # -1 as long as it is lazy
+            fits = edge_attr.dim() == 2 and (size == -1 or size == edge_attr.size(1))
+            if not fits:
+                raise ValueError(
+                    f"edge_attr must be [E, edge_dim] = [E, {size}] "
+                    f"(got {list(edge_attr.shape)})."
+                )
+            if is_uninitialized_parameter(self.lin_edge.weight):
+                self.lin_edge(edge_attr[:0])  # learns its size
         return edge_attr
 
     def _scatter(

@@ -10,10 +10,10 @@ def check_heads(q: Tensor, k: Tensor, v: Tensor, edge: Tensor | None) -> None:
     """q [N_dst, H, C + F], k and v [N_src, H, C], of one dtype on one device."""
     shapes = q.dim() == k.dim() == 3 and k.shape == v.shape and k.size(1) == q.size(1)
     features = 0 if edge is None else edge.size(-1)
-    if not shapes or k.size(2) == 0 or q.size(2) != k.size(2) + features:
+    if not shapes or 0 in k.shape[1:] or q.size(2) != k.size(2) + features:
         raise ValueError(
-            "q must be [N_dst, H, C + F], and k and v [N_src, H, C], with C > 0 and F "
-            f"features of edges, here {features} "
+            "q must be [N_dst, H, C + F], and k and v [N_src, H, C], with H and C > 0 "
+            f"and F features of edges, here {features} "
             f"(got {list(q.shape)}, {list(k.shape)}, {list(v.shape)})"
         )
     if not q.dtype == k.dtype == v.dtype or not q.device == k.device == v.device:
@@ -26,9 +26,9 @@ def check_heads(q: Tensor, k: Tensor, v: Tensor, edge: Tensor | None) -> None:
 
 def check_packed(qkv: Tensor) -> None:
     """qkv [N, 3, H, C]."""
-    if qkv.dim() != 4 or qkv.size(1) != 3 or qkv.size(3) == 0:
+    if qkv.dim() != 4 or qkv.size(1) != 3 or 0 in qkv.shape[2:]:
         raise ValueError(
-            "qkv must hold queries, keys and values as [N, 3, H, C] with C > 0 "
+            "qkv must hold queries, keys and values as [N, 3, H, C] with H and C > 0 "
             f"(got {list(qkv.shape)})"
         )
 

@@ -92,15 +92,20 @@ def hook(conv):
     conv.lin_edge.register_forward_hook(lambda linear, args, out: 2 * out)
 
 
-def other_layer(conv):
-    linear = torch.nn.Linear(FEATURES, HEADS * CHANNELS, bias=False).double()
-    linear.weight.data = conv.lin_edge.weight.data
-    linear.in_channels = FEATURES
-    conv.lin_edge = torch.nn.utils.parametrizations.weight_norm(linear)
-    conv.lin_edge.forward = lambda x: 2 * torch.nn.functional.linear(x, linear.weight)
+def other_forward(conv):
+    weight = conv.lin_edge.weight
+    conv.lin_edge.forward = lambda edge: 2 * edge @ weight.T
 
 
-@pytest.mark.parametrize("change", [hook, other_layer])
+def other_module(conv):
+    class Twice(torch.nn.Module):
+        def forward(self, edge):
+            return 2 * edge
+
+    conv.lin_edge = torch.nn.Sequential(Twice(), conv.lin_edge)
+
+
+@pytest.mark.parametrize("change", [hook, other_forward, other_module])
 def test_a_projection_that_does_more_than_multiply_is_called(change):
     edges, conv = edges_of(), layer("auto", dropout=0.0)
     x, edge_attr = inputs(edges)
@@ -110,6 +115,35 @@ def test_a_projection_that_does_more_than_multiply_is_called(change):
     conv.backend = "fused"
     with pytest.raises(ValueError, match="got a lin_edge with hooks"):
         conv(x, edges, edge_attr)
+
+
+def test_a_refused_call_teaches_a_lazy_layer_nothing():
+    edges, conv = edges_of(), layer(edge_dim=-1)
+    x, edge_attr = inputs(edges)
+    with pytest.raises(ValueError, match="edge_attr must be"):
+        conv(x, edges, edge_attr[:, 0])
+    conv(x, edges, edge_attr)
+
+
+def test_no_features_at_all_add_nothing():
+    edges, conv = edges_of(), layer(edge_dim=0, dropout=0.0)
+    plain = layer(edge_dim=None, dropout=0.0)
+    plain.load_state_dict(conv.state_dict(), strict=False)
+    x, edge_attr = inputs(edges)
+    assert_close(conv(x, edges, edge_attr[:, :0]), plain(x, edges))
+
+
+def test_compiled_layers_take_undirected_edges_with_features():
+    edges, conv = edges_of(), layer(dropout=0.0)
+    x, edge_attr = inputs(edges)
+    edges.get_indptr()  # compiled code cannot fill the caches
+    torch.compiler.reset()
+    compiled = torch.compile(conv, fullgraph=True, dynamic=True, backend="aot_eager")
+    expected = results(conv, x, edges_of(), edge_attr)
+    for value, theirs in zip(
+        results(compiled, x, edges, edge_attr), expected, strict=True
+    ):
+        assert_close(value, theirs)
 
 
 @pytest.mark.parametrize("backend", ["fused", "scatter"])

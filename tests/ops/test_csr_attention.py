@@ -218,7 +218,12 @@ def test_views_of_any_stride_are_read_in_place():
 
 @pytest.mark.parametrize(
     ("channels", "dtype", "far"),
-    [(5, torch.float64, False), (16, torch.float32, True), (32, torch.bfloat16, True)],
+    [
+        (5, torch.float64, False),
+        (8, torch.float64, True),
+        (48, torch.float32, True),
+        (32, torch.bfloat16, True),
+    ],
 )
 @pytest.mark.parametrize("symmetric", [True, False])
 def test_large_results_are_the_same(channels, dtype, far, symmetric, monkeypatch):
@@ -272,6 +277,7 @@ def test_transposing_twice_gives_the_same_edges():
         ({"bias": torch.zeros(3, 2)}, "bias must be"),
         ({"backend": "gpu"}, "backend must be"),
         ({"qkv": torch.zeros(3, 2, 2, 5)}, "qkv must hold"),
+        ({"qkv": torch.zeros(3, 3, 0, 5)}, "H and C > 0"),
         (
             {"transpose": (torch.tensor([0, 2]), *2 * [torch.zeros(2).long()])},
             "transpo",

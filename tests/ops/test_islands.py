@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
-from gsdm_pyg.ops import cpu, csr_self_attention
+from gsdm_pyg.ops import cpu, csr_attention, csr_self_attention
 from gsdm_pyg.ops.cpu import launch
 from gsdm_pyg.ops.cpu.island_kernels import packed_size
 from gsdm_pyg.ops.csr import EdgeTerms
@@ -73,6 +73,22 @@ def test_gradients_of_islands_match_dense_softmax(on, heads, kind, index):
         kernels = Kernels(patch)
         assert_gradients_match(on, packed(on, heads, *kind), index)
         assert kernels.took_islands()
+
+
+def test_islands_are_read_in_place_whatever_the_strides(monkeypatch):
+    kernels, on = Kernels(monkeypatch), batch(3, 9, 0.5)
+    q = torch.randn(2, 27, 5, dtype=torch.float64).transpose(0, 1)  # heads first
+    k = torch.randn(27, 4, 2, 5, dtype=torch.float64)[:, 1]
+    v = torch.randn(27, 2, 7, dtype=torch.float64)[:, :, 1:6]
+    inputs = [x.requires_grad_() for x in (q, k, v)]
+    out = csr_attention(*inputs, *on.csr(), backend="cpu")
+    expected = dense_attention(*inputs, on, None, 5**-0.5)
+    grad = torch.randn(2, 27, 5, dtype=torch.float64).transpose(0, 1)
+    for ours, theirs in zip(
+        gradients(out, grad, *inputs), gradients(expected, grad, *inputs), strict=True
+    ):
+        assert_close(ours, theirs)
+    assert kernels.took_islands()
 
 
 @given(on=squares(symmetric=False), kind=st.sampled_from(KINDS))

@@ -11,7 +11,7 @@ from attention_oracle import random_graph, side_by_side, star
 from torch.testing import assert_close
 from torch.utils.data import DataLoader
 
-from gsdm_pyg.ops import csr_self_attention
+from gsdm_pyg.ops import csr_attention, csr_self_attention
 from gsdm_pyg.ops.cpu import threads
 
 
@@ -51,6 +51,19 @@ def test_results_do_not_depend_on_the_number_of_threads(on, several_threads):
     for count in (1, 2, 3):
         torch.set_num_threads(count)
         results.append(attend(qkv, on))
+    for other in results[1:]:
+        assert_close(other, results[0], atol=0.0, rtol=0.0)
+
+
+def test_terms_of_edges_do_not_depend_on_the_number_of_threads(several_threads):
+    on, results = star(3_000), []
+    factor, edge = torch.rand(6_000, 2), torch.randn(6_000, 3, requires_grad=True)
+    q, k, v = (torch.randn(3_001, 2, c, requires_grad=True) for c in (15, 12, 12))
+    for count in (1, 2, 3):
+        torch.set_num_threads(count)
+        out = csr_attention(q, k, v, *on.csr(), factor=factor, edge=edge)
+        grads = torch.autograd.grad(out.sin().sum(), (q, k, v, edge))
+        results.append([out.detach(), *grads])
     for other in results[1:]:
         assert_close(other, results[0], atol=0.0, rtol=0.0)
 

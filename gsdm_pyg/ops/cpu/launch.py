@@ -81,8 +81,8 @@ def walk(task: Task, graph: Graph, part: int, kernel: Kernel, combine: Kernel) -
     task.room = 5 * TABLE + max(task.heads, 3) * (WEIGHTS + 64)
     rooms, owners = min(torch.get_num_threads(), pieces) * task.room, 16 * pieces
     parts = 2 * pieces * task.heads * part * 8
-    memory = empty((rooms + owners + parts,), torch.uint8)
-    task.rooms = memory.data_ptr()
+    space = empty((rooms + owners + parts,), torch.uint8)
+    task.rooms = space.data_ptr()
     task.owners = task.rooms + rooms
     task.parts = task.owners + owners
     run_pieces(task, pieces, kernel)
@@ -156,7 +156,7 @@ def backward(
     scale: float,
     edge_grad: bool,
 ) -> list[Tensor]:
-    """Gradients of q, k and v, packed as they were, then of `terms.given()`.
+    """Gradients of q, k and v, packed as they were, then of bias and edge if given.
 
     Args:
         grad: Gradient of `out`, channels side by side.
@@ -167,7 +167,7 @@ def backward(
         transpose: From `transpose_csr`; empty for a symmetric graph without terms.
         terms: Of the edges.
         scale: Factor of the logits.
-        edge_grad: Whether the gradient of `terms.edge` is wanted; else it is empty.
+        edge_grad: Whether the gradient of `terms.edge` is wanted; else it has no rows.
     """
     rows, heads, width = out.shape
     sources, channels = qkv[-1].size(0), qkv[-1].size(-1)
@@ -198,25 +198,28 @@ def backward(
     run_pieces(task, -(-rows // PIECE) or 1, ("stats", width, storage))
     features = width - channels
     kind, part = (channels, features, storage), width + 2 * channels
+    ds, p = (empty((task.edges if terms else 0, heads), lse.dtype) for _ in range(2))
+    dedge = empty((task.edges if edge_grad else 0, features), lse.dtype)
+    task.ds, task.p, task.dedge = ds.data_ptr(), p.data_ptr(), dedge.data_ptr()
+    biased, factored = enter_terms(task, terms)
+
+    def kernel(query: bool, key: bool) -> Kernel:
+        if not terms:
+            shared, far = q.row == k.row == v.row, past_caches(grads, (dq, dk, dv))
+            return ("backward", channels, storage, shared, query, key, far)
+        if key:
+            return ("backward_keys", *kind)
+        return ("backward_edges", *kind, k.row == v.row, biased, factored, edge_grad)
+
     walks = [(graph, sources, True, not transpose)]
     if transpose:
         t_rowptr, t_row, t_perm = transpose
         task.perm = t_perm.data_ptr()
         walks.append(((t_rowptr, t_row), rows, False, True))
-    ds, p = (empty((task.edges if terms else 0, heads), lse.dtype) for _ in range(2))
-    dedge = empty((task.edges if edge_grad else 0, features), lse.dtype)
-    task.ds, task.p, task.dedge = ds.data_ptr(), p.data_ptr(), dedge.data_ptr()
-    options = (k.row == v.row, *enter_terms(task, terms), edge_grad)
     for walked, ends, query, key in walks:
         enter(task, walked, ends)
-        kernel: Kernel = ("backward_keys", *kind)
-        if not terms:
-            same = q.row == k.row == v.row
-            far = past_caches(grads, (dq, dk, dv))
-            kernel = ("backward", channels, storage, same, query, key, far)
-        elif query:
-            kernel = ("backward_edges", *kind, *options)
-        walk(task, walked, part, kernel, ("combine_backward", *kind, query, key))
+        combine = ("combine_backward", *kind, query, key)
+        walk(task, walked, part, kernel(query, key), combine)
     if terms.bias is not None:
         grads.append(ds.to(terms.bias.dtype))
     if terms.edge is not None:
@@ -245,8 +248,8 @@ def run_islands(task: Task, graph: Graph, kind: tuple[int, str]) -> bool:
     pieces = task.num_islands * task.heads
     if pieces < FEWEST:
         return False
-    memory = empty((min(torch.get_num_threads(), pieces) * task.room,), torch.uint8)
-    task.rooms = memory.data_ptr()
+    space = empty((min(torch.get_num_threads(), pieces) * task.room,), torch.uint8)
+    task.rooms = space.data_ptr()
     run_pieces(task, pieces, ("backward_islands", *kind))
     refuse_wrong(task, graph)
     return True
