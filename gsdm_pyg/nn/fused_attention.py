@@ -7,8 +7,9 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch_geometric.typing import Adj
 
-from gsdm_pyg.nn.adjacency import incoming, outgoing
+from gsdm_pyg.nn.adjacency import Incoming, incoming, outgoing
 from gsdm_pyg.ops import csr_attention, csr_self_attention
+from gsdm_pyg.ops.csr import Transpose, row_of_edge
 
 
 def fused_attention(
@@ -20,8 +21,7 @@ def fused_attention(
 ) -> Tensor:
     """Attention of every destination over its incoming edges, [N_dst, H, C].
 
-    An edge adds W e to its key and value. As q . (k + W e) = [q, W' q] . [k, e], and
-    sum p (v + W e) = sum p v + W sum p e, no W e is ever computed, let alone stored.
+    An edge adds W e to its key and value.
 
     Args:
         qkv: One packed [N, 3, H, C], or queries of destinations, keys and values of
@@ -36,27 +36,62 @@ def fused_attention(
     if edge_attr is not None and edge_attr.size(1) == 0:
         edge_attr = None
     edges, factor = incoming(adj, num_src, num_dst), None
-    if dropout > 0:
-        factor = F.dropout(qkv[0].new_ones(edges.col.numel(), heads), dropout)
-        factor = edges.listed(factor)
-    told_apart = edge_attr is not None or factor is not None
-    graph = edges.rowptr, edges.col, outgoing(adj, edges, num_src, told_apart)
-    if len(qkv) == 1 and edge_attr is None:
-        return csr_self_attention(qkv[0], *graph, factor=factor)
-    q, k, v = unpacked(qkv)
-    if edge_attr is None or projection is None:
-        return csr_attention(q, k, v, *graph, factor=factor)
-    if edge_attr.size(0) != edges.col.numel():
+    num_edges = edges.col.numel()
+    if edge_attr is not None and edge_attr.size(0) != num_edges:
         raise ValueError(
-            f"edge_attr must have a row per edge, {edges.col.numel()} "
+            f"edge_attr must have a row per edge, {num_edges} "
             f"(got {list(edge_attr.shape)})."
         )
-    weight = projection.view(heads, channels, -1)
+    if dropout > 0:
+        factor = edges.listed(F.dropout(qkv[0].new_ones(num_edges, heads), dropout))
+    if edge_attr is None or projection is None:
+        graph = edges.rowptr, edges.col, outgoing(adj, edges, num_src, dropout > 0)
+        if len(qkv) == 1:
+            return csr_self_attention(qkv[0], *graph, factor=factor)
+        q, k, v = qkv
+        return csr_attention(q, k, v, *graph, factor=factor)
+    edge, weight = edges.listed(edge_attr), projection.view(heads, channels, -1)
+    if num_dst * edge.size(1) > num_edges * channels:  # few edges, many features
+        return attend_projected(unpacked(qkv), edges, edge, weight, factor)
+    graph = edges.rowptr, edges.col, outgoing(adj, edges, num_src, True)
+    return attend_features(unpacked(qkv), graph, edge, weight, factor)
+
+
+def attend_features(
+    qkv: tuple[Tensor, ...],
+    graph: tuple[Tensor, Tensor, Transpose | None],
+    edge: Tensor,
+    weight: Tensor,
+    factor: Tensor | None,
+) -> Tensor:
+    """Attention with edges' features e [E, F] and W [H, C, F], projecting no edge.
+
+    As q . (k + W e) = [q, W' q] . [k, e] and sum p (v + W e) = sum p v + W sum p e,
+    W is applied to destinations only: they hold F more numbers per head.
+    """
+    q, k, v = qkv
     q = torch.cat([q, torch.einsum("nhc,hcf->nhf", q, weight)], -1)
-    edge = edges.listed(edge_attr)
     out = csr_attention(q, k, v, *graph, factor=factor, edge=edge)  # [N, H, C + F]
-    projected = torch.einsum("nhf,hcf->nhc", out[..., channels:], weight)
-    return out[..., :channels] + projected
+    out, features = out.split([v.size(-1), edge.size(-1)], -1)
+    return out + torch.einsum("nhf,hcf->nhc", features, weight)
+
+
+def attend_projected(
+    qkv: tuple[Tensor, ...],
+    edges: Incoming,
+    edge: Tensor,
+    weight: Tensor,
+    factor: Tensor | None,
+) -> Tensor:
+    """The same with a key and a value of its own for each edge, [E, H, C]."""
+    q, k, v = qkv
+    projected = F.linear(edge, weight.flatten(0, 1)).view(-1, *weight.shape[:2])
+    k = k.index_select(0, edges.col) + projected
+    v = v.index_select(0, edges.col) + projected
+    each = torch.arange(len(k) + 1, dtype=edges.col.dtype, device=k.device)
+    row = row_of_edge(edges.rowptr, len(k)).to(each.dtype)
+    transpose = each, row, each[:-1]
+    return csr_attention(q, k, v, edges.rowptr, each[:-1], transpose, factor=factor)
 
 
 def unpacked(qkv: tuple[Tensor, ...]) -> tuple[Tensor, ...]:

@@ -57,8 +57,10 @@ class StructuredAttentionConv(MessagePassing):
             layers do; "fused" computes the same numbers in one pass over the rows, but
             cannot return attention weights, be explained or differentiated twice;
             "auto" is fused wherever that is possible. An `EdgeIndex` sorted by column
-            saves sorting the edges in each call. The fused path stores nothing per edge
-            and channel, but with edge features edge_dim more numbers per node and head.
+            saves sorting the edges in each call.
+
+    The fused path stores no message per edge. With edge features a node holds edge_dim
+    more numbers per head, or, where that would be more, an edge its key and value.
     """
 
     def __init__(

@@ -6,8 +6,10 @@ from torch.testing import assert_close
 from torch_geometric import EdgeIndex
 
 from gsdm_pyg import StructuredAttentionConv
+from gsdm_pyg.nn import fused_attention
 
 NODES, CHANNELS, HEADS, FEATURES = 30, 8, 2, 3
+BACKENDS = ["fused", "scatter"]
 
 
 def edges_of(order="col"):
@@ -48,6 +50,22 @@ def test_undirected_edges_give_the_numbers_of_the_scatter_path(order, options):
     scatter = layer("scatter", **options)
     scatter.load_state_dict(fused.state_dict())
     expected = results(scatter, x, edges, edge_attr)
+    for value, theirs in zip(
+        results(fused, x, edges, edge_attr), expected, strict=True
+    ):
+        assert_close(value, theirs)
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.4])
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
+def test_few_edges_with_many_features_are_projected(dropout, dtype, monkeypatch):
+    edges = torch.tensor([[0, 3, 3, 7, 2], [1, 1, 4, 2, 4]], dtype=dtype)
+    fused, scatter = (layer(b, edge_dim=64, dropout=dropout) for b in BACKENDS)
+    scatter.load_state_dict(fused.state_dict())
+    x, _ = inputs(edges)
+    edge_attr = torch.randn(5, 64, dtype=torch.double, requires_grad=True)
+    expected = results(scatter, x, edges, edge_attr)
+    monkeypatch.setattr(fused_attention, "attend_features", None)  # not called
     for value, theirs in zip(
         results(fused, x, edges, edge_attr), expected, strict=True
     ):
@@ -146,7 +164,7 @@ def test_compiled_layers_take_undirected_edges_with_features():
         assert_close(value, theirs)
 
 
-@pytest.mark.parametrize("backend", ["fused", "scatter"])
+@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("shape", [(FEATURES,), (7, 4)])
 def test_features_of_another_size_are_refused(backend, shape):
     edges = edges_of()
