@@ -45,6 +45,21 @@ def split(qkv: Sequence[Tensor]) -> list[Rows]:
     return [Rows(address + n * third * size, row * size, head * size) for n in range(3)]
 
 
+def new_task(qkv: Sequence[Rows], out: Tensor, lse: Tensor, scale: float) -> Task:
+    """The task of attending, without a graph yet."""
+    q, k, v = qkv
+    return Task(
+        scale=scale * LOG2_E,
+        heads=out.size(1),
+        constants=CONSTANTS.data_ptr(),
+        q=q,
+        k=k,
+        v=v,
+        out=rows_of(out),
+        lse=lse.data_ptr(),
+    )
+
+
 def enter(task: Task, graph: Graph, sources: int) -> None:
     """Enter the graph to walk over, and the number of nodes that its `col` counts."""
     rowptr, col = graph
@@ -126,16 +141,7 @@ def forward(
     out = empty((rows, heads, width), like.dtype)
     accum = torch.float64 if like.dtype == torch.float64 else torch.float32
     lse = empty((rows, heads), accum)
-    task = Task(
-        scale=scale * LOG2_E,
-        heads=heads,
-        constants=CONSTANTS.data_ptr(),
-        q=q,
-        k=k,
-        v=v,
-        out=rows_of(out),
-        lse=lse.data_ptr(),
-    )
+    task = new_task((q, k, v), out, lse, scale)
     enter(task, graph, qkv[-1].size(0))
     biased, factored = enter_terms(task, terms)
     storage = STORAGE[like.dtype]
@@ -175,20 +181,8 @@ def backward(
     grads = [empty(x.shape, x.dtype) for x in qkv]
     q, k, v = split(qkv)
     dq, dk, dv = split(grads)
-    task = Task(
-        scale=scale * LOG2_E,
-        heads=heads,
-        constants=CONSTANTS.data_ptr(),
-        q=q,
-        k=k,
-        v=v,
-        out=rows_of(out),
-        grad=rows_of(grad),
-        dq=dq,
-        dk=dk,
-        dv=dv,
-        lse=lse.data_ptr(),
-    )
+    task = new_task((q, k, v), out, lse, scale)
+    task.grad, task.dq, task.dk, task.dv = rows_of(grad), dq, dk, dv
     enter(task, graph, sources)
     if not terms and rows == sources and run_islands(task, graph, (channels, storage)):
         return grads
