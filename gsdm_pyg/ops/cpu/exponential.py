@@ -19,11 +19,12 @@ LOG2 = [-0.145738825, 0.236888140, -0.250070006, 0.286707789]
 LOG2 += [-0.360087156, 0.480939418, -0.721357167, 1.44269478]
 SMALLEST = -127.0  # 2^x is 0 from here on down
 ROUND = 1.5 * 2.0**23 + 127.0  # added to x, leaves round(x) + 127 in the lowest bits
+WIDEST = 16  # lanes of the longest vector
 # Kernels read these numbers from memory, as operands of their instructions: constants
 # in the code would be loaded into registers, which the channels of a head need.
 CONSTANTS = torch.tensor(
     [SMALLEST, ROUND, *EXP2, *LOG2], dtype=torch.float32, device="cpu"
-)[:, None].repeat(1, 8)
+)[:, None].repeat(1, WIDEST)
 EXP2_AT, LOG2_AT = 2, 2 + len(EXP2)
 
 
@@ -32,7 +33,7 @@ def emit_constants(builder, address, kind, first, count):
     vector = kind if isinstance(kind, ir.VectorType) else ir.VectorType(kind, 1)
     values = []
     for position in range(first, first + count):
-        place = builder.add(address, I64(32 * position))
+        place = builder.add(address, I64(4 * WIDEST * position))
         value = emit_load(builder, place, vector.count, "float32")
         values.append(
             value if vector is kind else builder.extract_element(value, I32(0))

@@ -17,7 +17,7 @@ from gsdm_pyg.ops.cpu.vector import load, read, store, write
 from gsdm_pyg.ops.cpu.vector_math import filled, larger, number, total
 
 ROWS = 128  # rows that a thread takes at a time
-LANES, BLOCK = 8, 32  # numbers and bytes of a vector of float32
+LANES, BLOCK = 16, 64  # numbers and bytes of a vector of float32
 FLOAT = 4  # bytes
 MINUS_LOG2_E = -math.log2(math.e)
 LOWEST = -40.0  # z sigmoid(z) is 0 from here on down
@@ -47,7 +47,7 @@ def make_norm(width: int, silu: bool, gathered: bool):
     """The normalised rows, and mean and rstd of each.
 
     Args:
-        width: D, the length of a row, a multiple of 8.
+        width: D, the length of a row, a multiple of 16.
         silu: Whether SiLU follows.
         gathered: Whether a row of the table is added first.
     """
