@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 from torch_geometric.nn.dense.linear import Linear, is_uninitialized_parameter
 
@@ -18,9 +18,8 @@ class PackedLinear(Linear):
         return F.linear(x, self.weight[rows], bias)
 
 
-def only_multiplies(layer: Linear) -> bool:
-    """Whether a call is a product with `weight` and nothing else, so that others may
-    multiply by it in the layer's place."""
+def only_multiplies(layer: nn.Module) -> bool:
+    """Whether a call is a product with `weight` and nothing else, and can be spared."""
     hooks = layer._forward_hooks or layer._forward_pre_hooks
     hooks = hooks or layer._backward_hooks or layer._backward_pre_hooks
     usual = isinstance(layer, Linear) and type(layer).forward is Linear.forward
