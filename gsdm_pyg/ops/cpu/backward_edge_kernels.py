@@ -133,12 +133,14 @@ def make_backward_edges(
                 for e in range(count):
                     at_k = table + e * ENTRY + of_k
                     sum_q = accumulate(sum_q, row_ds + e * size, k_h, at_k, storage)
+                sum_q = sum_q * (scale * LOG_2)
                 if features:
                     f_sum = filled(features, 0.0, storage)
                     for e in range(count):
                         at_edge = table + e * ENTRY + of_edge
                         at_ds = row_ds + e * size
                         f_sum = accumulate(f_sum, at_ds, edges, at_edge, storage)
+                    f_sum = f_sum * (scale * LOG_2)
                 if edge_grad:
                     for e in range(count):
                         ds = read(row_ds + e * size, accum)
@@ -149,17 +151,16 @@ def make_backward_edges(
                             total = total + load(place, features, accum)
                         store(place, total, accum)
 
-                at_dq = dq + row * dq_row + head * dq_head
-                if slot != WHOLE:
-                    at_part = parts + (slot * heads + head) * part_size
-                    store(at_part, sum_q * (scale * LOG_2), accum)
+                if slot == WHOLE:
+                    at_dq = dq + row * dq_row + head * dq_head
+                    store(at_dq, sum_q, storage)
                     if features:
-                        at_part += channels * size
-                        store(at_part, f_sum * (scale * LOG_2), accum)
-                    continue
-                store(at_dq, sum_q * (scale * LOG_2), storage)
-                if features:
-                    store(at_dq + of_features, f_sum * (scale * LOG_2), storage)
+                        store(at_dq + of_features, f_sum, storage)
+                else:
+                    at_part = parts + (slot * heads + head) * part_size
+                    store(at_part, sum_q, accum)
+                    if features:
+                        store(at_part + channels * size, f_sum, accum)
             piece, row, stop, start, end, slot = next_row(task, piece, row, stop)
 
     return backward_edges
