@@ -36,7 +36,7 @@ class Problem(ABC):
             n: int
 
             def graphical_model(self): ...
-            def sample(self, generator): ...
+            def sample(self, generator): ...  # or sample_batch(self, num, generator)
             def metrics(self, sample, truth): ...
             def plot(self, sample, truth): ...
     """
@@ -52,6 +52,12 @@ class Problem(ABC):
         Problem.registry[cls.__name__] = cls
 
     def __post_init__(self) -> None:
+        cls = type(self)
+        if cls.sample is Problem.sample and cls.sample_batch is Problem.sample_batch:
+            raise TypeError(
+                f"{cls.__name__} cannot draw instances: define sample(generator), or "
+                "sample_batch(num, generator) (got neither)."
+            )
         for field in fields(self):  # type: ignore[arg-type]
             value = getattr(self, field.name)
             is_count = isinstance(value, int) and not isinstance(value, bool)
@@ -65,9 +71,19 @@ class Problem(ABC):
     def graphical_model(self) -> GraphicalModel:
         """The graph of this problem at this size."""
 
-    @abstractmethod
     def sample(self, generator: torch.Generator | None = None) -> dict[str, Tensor]:
-        """Draw every variable from the joint distribution, by name."""
+        """Draw every variable from the joint distribution, by name.
+
+        A problem defines this or `sample_batch`; each is the default of the other.
+        """
+        batch = self.sample_batch(1, generator)
+        return {name: values[0] for name, values in batch.items()}
+
+    def sample_batch(
+        self, num: int, generator: torch.Generator | None = None
+    ) -> dict[str, Tensor]:
+        """Draw `num` instances at once: an array [num, *shape] per variable."""
+        return _stack([self.sample(generator) for _ in range(num)])
 
     @abstractmethod
     def metrics(self, sample: Arrays, truth: Arrays) -> dict[str, float]:
@@ -105,18 +121,33 @@ class Problem(ABC):
                 in half of the draws; in the others each variable is, with equal
                 chance, hidden, given whole, or given at random entries.
         """
+        batch = self.observe_batch(1, generator, mode)
+        return {name: observed[0] for name, observed in batch.items()}
+
+    def observe_batch(
+        self,
+        num: int,
+        generator: torch.Generator | None = None,
+        mode: Observe = "roles",
+    ) -> dict[str, Tensor]:
+        """`observe` for `num` instances: a boolean array [num, *shape] per variable."""
+        if type(self).observe is not Problem.observe:
+            return _stack([self.observe(generator, mode) for _ in range(num)])
         check_choice("observe", mode, Observe)
         variables = graph_of(self).variables.values()
-        by_role = mode == "roles" or _uniform((), generator) < 0.5
-        if by_role:
-            return {
-                v.name: torch.full(v.shape, v.role is Role.OBSERVED) for v in variables
-            }
+        by_role = torch.ones(num, dtype=torch.bool)
+        if mode == "mixed":
+            by_role = _uniform((num,), generator) < 0.5
         masks = {}
         for v in variables:
-            kind, share = _uniform((2,), generator).tolist()
-            threshold = 0.0 if kind < 1 / 3 else 1.0 if kind < 2 / 3 else share
-            masks[v.name] = _uniform(v.shape, generator) < threshold
+            each = (num, *[1] * len(v.shape))  # broadcasts against [num, *shape]
+            observed = torch.full((num, *v.shape), v.role is Role.OBSERVED)
+            if mode == "mixed":
+                kind, share = _uniform((2, num), generator)
+                share = share.where(kind > 2 / 3, (kind > 1 / 3).float())
+                mixed = _uniform((num, *v.shape), generator) < share.view(each)
+                observed = observed.where(by_role.view(each), mixed)
+            masks[v.name] = observed
         return masks
 
     @classmethod
@@ -259,6 +290,14 @@ def _load(name: str) -> type[Problem]:
 
 def _is_range(size: Any) -> bool:
     return isinstance(size, list | tuple)
+
+
+def _stack(instances: Sequence[Arrays]) -> dict[str, Tensor]:
+    """Arrays of several instances [*shape] -> one array [num, *shape] per name."""
+    return {
+        name: torch.stack([torch.as_tensor(values[name]) for values in instances])
+        for name in instances[0]
+    }
 
 
 def _uniform(shape: tuple[int, ...], generator: torch.Generator | None) -> Tensor:
