@@ -16,8 +16,8 @@ from torch.utils.data import IterableDataset
 from torch_geometric import EdgeIndex
 from torch_geometric.data import Batch, Data
 
+from gsdm_pyg.encoding import Arrays
 from gsdm_pyg.graphical_model import GraphicalModel
-from gsdm_pyg.layout import Arrays
 from gsdm_pyg.problem import Observe, Problem, ProblemFamily, graph_of
 from gsdm_pyg.variables import Variable
 from gsdm_pyg.view import Embedding, GraphView

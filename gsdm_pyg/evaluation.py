@@ -14,7 +14,7 @@ from torch import Tensor
 
 from gsdm_pyg.data import keyed_generator, to_data
 from gsdm_pyg.diffusion.sampling import Solver
-from gsdm_pyg.layout import Arrays
+from gsdm_pyg.encoding import Arrays
 from gsdm_pyg.model import GSDM
 from gsdm_pyg.problem import Observe, Problem
 

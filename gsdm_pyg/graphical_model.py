@@ -17,14 +17,20 @@ from torch import Tensor
 from torch_geometric import EdgeIndex
 
 from gsdm_pyg.checks import check_choice
-from gsdm_pyg.layout import Arrays, Layout, columns_of
-from gsdm_pyg.pairs import join, random_pairs, replace_last, through
+from gsdm_pyg.encoding import Arrays, Encoding
+from gsdm_pyg.relations import (
+    ancestors_through,
+    compose,
+    random_relation,
+    replace_dropped,
+)
 from gsdm_pyg.variables import (
     Continuous,
     Domain,
     Role,
     Variable,
     check_positions,
+    column_blocks,
 )
 
 Edges = Literal["structured", "complete", "random", "directed"]
@@ -47,7 +53,7 @@ class GraphicalModel:
     def __init__(self) -> None:
         self.variables: dict[str, Variable] = {}
         self.num_nodes = 0
-        self._layout: Layout | None = None
+        self._encoding: Encoding | None = None  # of these variables, once used
         self._edges: list[Tensor] = []  # each [2, E], parent -> child
         self._cliques: list[Tensor] = []  # each [F, n], the nodes of F factors
 
@@ -85,6 +91,7 @@ class GraphicalModel:
         variable = Variable(name, shape, domain, role, self.num_nodes, positions)
         self.variables[name] = variable
         self.num_nodes += variable.num_nodes
+        self._encoding = None
         return self.node_ids(name)
 
     def node_ids(self, name: str) -> Tensor:
@@ -159,7 +166,7 @@ class GraphicalModel:
             linked = [torch.arange(n).expand(2, -1)]
             if edges == "random":
                 generator = torch.Generator().manual_seed(0)
-                linked.append(random_pairs(n, RANDOM_DEGREE, generator))
+                linked.append(random_relation(n, RANDOM_DEGREE, generator))
             else:
                 linked += [directed, self.factor_pairs()]
             if edges == "structured":
@@ -191,23 +198,27 @@ class GraphicalModel:
                 )
                 new_id[variable.nodes] = ids.reshape(-1)
         edges, dropped = self.edges(), new_id < 0
-        ancestry = through(dropped, edges)
-        linked = replace_last(edges.flip(0), dropped, ancestry).flip(0)
+        ancestors = ancestors_through(dropped, edges)
+        linked = replace_dropped(edges.flip(0), dropped, ancestors).flip(0)
         linked = linked[:, ~dropped[linked[1]]]
         if linked.numel():
             kept._edges.append(new_id[linked])
-        members = replace_last(self._members(), dropped, ancestry)
-        pairs = join(members.flip(0), members)
+        members = replace_dropped(self._members(), dropped, ancestors)
+        pairs = compose(members.flip(0), members)
         pairs = pairs[:, pairs[0] != pairs[1]]
         if pairs.numel():
             kept._cliques.append(new_id[pairs].t())
         return kept
 
     def encode(self, values: Arrays) -> Tensor:
-        """Named arrays -> x [N, W]; a node fills only the columns of its domain."""
-        if self._layout is None or len(self._layout.variables) != len(self.variables):
-            self._layout = Layout(self.variables.values())
-        return self._layout.encode(values)
+        """Named arrays [*lead, *shape] -> x [*lead, N, W]; variables left out are zero.
+
+        A node fills only the columns of its domain. All arrays have the same leading
+        dimensions: none for one instance, [B] for B instances.
+        """
+        if self._encoding is None:
+            self._encoding = Encoding(self.variables.values())
+        return self._encoding.encode(values)
 
     def decode(self, x: Tensor) -> dict[str, Tensor]:
         """Node values [..., N, W] -> named arrays [..., *shape], discrete as ints."""
@@ -233,7 +244,8 @@ class GraphicalModel:
 
     def columns(self) -> dict[str, slice]:
         """The value columns of each variable: one block of columns per domain."""
-        return columns_of(self.variables.values())
+        classes = [variable.domain.num_classes for variable in self.variables.values()]
+        return dict(zip(self.variables, column_blocks(classes), strict=True))
 
     def to_networkx(self) -> nx.DiGraph:
         """Nodes with `variable`, `position` and `role`; edges with `kind`.

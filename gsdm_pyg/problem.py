@@ -18,8 +18,8 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from gsdm_pyg.checks import check_choice
+from gsdm_pyg.encoding import Arrays
 from gsdm_pyg.graphical_model import GraphicalModel
-from gsdm_pyg.layout import Arrays
 from gsdm_pyg.variables import Role
 from gsdm_pyg.view import GraphView
 

@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from gsdm_pyg import GraphicalModel, Problem, Role
-from gsdm_pyg.layout import Arrays
+from gsdm_pyg.encoding import Arrays
 
 MEMORY = 0.9  # how much of the state is left after a step
 NOISE = 0.5  # standard deviation of an observation around the state

@@ -1,7 +1,11 @@
-"""The union layout: which columns a domain owns, and values that stand in them."""
+"""Which columns a domain owns, and how values fill them, one instance or many."""
+
+import math
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch.testing import assert_close
 
 from gsdm_pyg import Categorical, Continuous, GraphicalModel
@@ -24,6 +28,18 @@ MIXED = {
     "other": torch.tensor([-7.5]),
     "digit2": torch.tensor([3, 3]),
 }
+
+
+def instances(lead, seed=0):
+    """Random values of the mixed model, an array [*lead, *shape] per variable."""
+    generator, values = torch.Generator().manual_seed(seed), {}
+    for name, variable in mixed_model().variables.items():
+        shape, classes = (*lead, *variable.shape), variable.domain.num_classes
+        if classes:
+            values[name] = torch.randint(classes, shape, generator=generator)
+        else:
+            values[name] = torch.rand(shape, generator=generator)
+    return values
 
 
 def test_each_domain_owns_columns_that_its_variables_share():
@@ -66,7 +82,7 @@ def test_encoded_values_decode_to_themselves():
         assert_close(decoded[name], values)
 
 
-def test_decode_keeps_leading_batch_dimensions():
+def test_decode_keeps_leading_dimensions():
     graph = mixed_model()
     single = graph.encode(MIXED)
     flipped = graph.encode({**MIXED, "digit": torch.tensor([1, 2, 3])})
@@ -84,6 +100,61 @@ def test_variables_left_out_of_encode_are_zero():
     assert x.sum() == 1 and x[7, 10] == 1
 
 
+leads = st.lists(st.integers(1, 3), max_size=3).map(tuple)
+
+
+@given(leads, st.sets(st.sampled_from(list(MIXED)), min_size=1), st.integers(0, 99))
+def test_a_stack_encodes_to_the_stack_of_its_encodings(lead, names, seed):
+    graph, values = mixed_model(), instances(lead, seed)
+    values = {name: values[name] for name in names}
+    flat = {n: v.reshape(-1, *v.shape[len(lead) :]) for n, v in values.items()}
+    number = math.prod(lead)
+    each = [graph.encode({n: v[i] for n, v in flat.items()}) for i in range(number)]
+    assert torch.equal(graph.encode(values), torch.stack(each).view(*lead, 11, 12))
+
+
+@pytest.mark.parametrize("lead", [(4,), (2, 3), (0,), (2, 0)])
+def test_an_encoded_stack_decodes_to_itself(lead):
+    graph, values = mixed_model(), instances(lead)
+    x = graph.encode(values)
+    assert x.shape == (*lead, 11, 12)
+    decoded = graph.decode(x)
+    assert list(decoded) == list(values)
+    for name, value in values.items():
+        assert_close(decoded[name], value)
+
+
+@pytest.mark.parametrize(
+    "name, value", [("digit", 9), ("bit", -1), ("other", math.inf)]
+)
+def test_a_bad_value_in_one_instance_of_a_stack_is_named(name, value):
+    values = instances((5,))
+    values[name][3] = value
+    domain = mixed_model().variables[name].domain
+    with pytest.raises(ValueError) as caught:
+        mixed_model().encode(values)
+    assert str(caught.value).startswith(f"Variable {name!r} takes {domain}")
+    assert str(caught.value).endswith(f"(got {value}).")
+
+
+def test_an_error_of_shape_names_the_variable_its_shape_and_the_value():
+    with pytest.raises(ValueError) as caught:
+        mixed_model().encode({"real": torch.zeros(5, 2, 3)})
+    sentence = "Variable 'real' takes the shape (...,) + (2, 2) (got (5, 2, 3))."
+    assert str(caught.value) == sentence
+
+
+@pytest.mark.parametrize("lead", [(), (3,), (2, 1)])
+def test_encode_rejects_variables_of_different_leading_dimensions(lead):
+    values = {**instances((2,)), "bit": torch.ones(lead)}
+    with pytest.raises(ValueError) as caught:
+        mixed_model().encode(values)
+    assert str(caught.value) == (
+        "All variables need the same leading dimensions "
+        f"(got (2,) for 'real', {lead} for 'bit')."
+    )
+
+
 @pytest.mark.parametrize(
     "values",
     [
@@ -94,14 +165,14 @@ def test_variables_left_out_of_encode_are_zero():
     ],
     ids=["too few", "flat", "extra axis", "class 9 of 9"],
 )
-def test_encode_refuses_values_of_another_shape_or_domain(values):
+def test_encode_rejects_values_of_another_shape_or_domain(values):
     (name,) = values
     with pytest.raises(ValueError, match=f"{name}.*got"):
         mixed_model().encode(values)
 
 
 @pytest.mark.parametrize("value", [torch.nan, torch.inf, 1e39, -1e39])
-def test_encode_refuses_numbers_that_are_not_finite_in_x(value):
+def test_encode_rejects_numbers_that_are_not_finite_in_x(value):
     values = {"other": torch.tensor([value], dtype=torch.float64)}
     with pytest.raises(ValueError) as caught:
         mixed_model().encode(values)
@@ -109,6 +180,6 @@ def test_encode_refuses_numbers_that_are_not_finite_in_x(value):
     assert str(caught.value).endswith(f"(got {value}).")
 
 
-def test_encode_takes_finite_numbers_of_infinite_sum():
+def test_encode_takes_finite_numbers_whose_sum_is_infinite():
     values = {"real": torch.full((2, 2), 3e38)}
     assert_close(mixed_model().encode(values)[:4, 0], torch.full((4,), 3e38))

@@ -1,4 +1,7 @@
-"""Relations between nodes, as pairs [2, P]: drawn at random, joined, shortened."""
+"""Relations of nodes, [2, P]: drawn at random, composed, closed over dropped nodes.
+
+Each of the P columns is a pair of related nodes.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +9,16 @@ import torch
 from torch import Tensor
 
 
-def random_pairs(
+def random_relation(
     num_nodes: int, degree: int, generator: torch.Generator | None = None
 ) -> Tensor:
-    """Pairs [2, P] that give each node `degree` different others as sources.
+    """A relation (source, node) [2, P] of each node and `degree` distinct others.
 
-    All subsets are equally likely (Floyd's algorithm, for all nodes at once).
+    All sets of sources are equally likely (Floyd's algorithm, for all nodes at once).
 
     Args:
-        num_nodes: Nodes to draw for, and from.
-        degree: Others per node; all of them if there are fewer.
+        num_nodes: Number of nodes N.
+        degree: Sources per node; all other nodes if there are fewer.
         generator: Source of randomness.
     """
     others = max(num_nodes - 1, 0)
@@ -25,18 +28,23 @@ def random_pairs(
         taken = (chosen == drawn).any(1, keepdim=True)
         chosen = torch.cat([chosen, torch.where(taken, last, drawn)], dim=1)
     node = torch.arange(num_nodes)[:, None]
-    chosen = chosen + (chosen >= node)  # nobody is among the others of itself
+    chosen = chosen + (chosen >= node)  # skip the node itself
     return torch.stack([chosen.reshape(-1), node.expand_as(chosen).reshape(-1)])
 
 
-def through(dropped: Tensor, edges: Tensor) -> Tensor:
-    """Pairs [2, P] (kept ancestor, dropped node) linked through dropped nodes only."""
+def ancestors_through(dropped: Tensor, edges: Tensor) -> Tensor:
+    """The relation (kept ancestor, dropped node) [2, P] along dropped nodes only.
+
+    Args:
+        dropped: Which nodes are dropped, booleans [N].
+        edges: The directed edges [2, E], parent over child.
+    """
     into_dropped = edges[:, dropped[edges[1]]]
     frontier = torch.unique(into_dropped[:, ~dropped[into_dropped[0]]], dim=1)
     between = into_dropped[:, dropped[into_dropped[0]]]
     found = frontier
     for _ in range(int(dropped.sum())):
-        frontier = torch.unique(join(frontier, between), dim=1)
+        frontier = torch.unique(compose(frontier, between), dim=1)
         longer = torch.unique(torch.cat([found, frontier], dim=1), dim=1)
         if longer.size(1) == found.size(1):
             break
@@ -44,8 +52,8 @@ def through(dropped: Tensor, edges: Tensor) -> Tensor:
     return found
 
 
-def join(left: Tensor, right: Tensor) -> Tensor:
-    """All (a, c) with (a, b) in `left` and (b, c) in `right`; both [2, P]."""
+def compose(left: Tensor, right: Tensor) -> Tensor:
+    """All (a, c) with (a, b) in `left` and (b, c) in `right`, once for each such b."""
     right = right[:, right[0].argsort()]
     start = torch.searchsorted(right[0].contiguous(), left[1].contiguous())
     stop = torch.searchsorted(right[0].contiguous(), left[1].contiguous(), right=True)
@@ -59,8 +67,14 @@ def join(left: Tensor, right: Tensor) -> Tensor:
     )
 
 
-def replace_last(pairs: Tensor, dropped: Tensor, ancestry: Tensor) -> Tensor:
-    """`pairs` [2, P] with dropped nodes in the last row replaced by their ancestors."""
-    gone = dropped[pairs[1]]
-    expanded = join(pairs[:, gone], ancestry.flip(0))
-    return torch.cat([pairs[:, ~gone], expanded], dim=1)
+def replace_dropped(relation: Tensor, dropped: Tensor, ancestors: Tensor) -> Tensor:
+    """A relation [2, P] whose second nodes, where dropped, become their ancestors.
+
+    Args:
+        relation: Any relation to nodes, [2, P].
+        dropped: Which nodes are dropped, booleans [N].
+        ancestors: The ancestors of dropped nodes, see `ancestors_through`.
+    """
+    replaced = dropped[relation[1]]
+    expanded = compose(relation[:, replaced], ancestors.flip(0))
+    return torch.cat([relation[:, ~replaced], expanded], dim=1)

@@ -1,4 +1,4 @@
-"""Relations between nodes: drawn evenly, and joined as sets of pairs are."""
+"""Relations of nodes: drawn evenly, and composed as sets of pairs are."""
 
 from itertools import combinations
 
@@ -6,15 +6,15 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gsdm_pyg.pairs import join, random_pairs
+from gsdm_pyg.relations import compose, random_relation
 
 
 def seeded(seed):
     return torch.Generator().manual_seed(seed)
 
 
-def test_random_pairs_depend_on_the_generator_alone(untouched_random_state):
-    first, again, other = (random_pairs(30, 5, seeded(s)) for s in (1, 1, 2))
+def test_a_random_relation_depends_on_the_generator_alone(untouched_random_state):
+    first, again, other = (random_relation(30, 5, seeded(s)) for s in (1, 1, 2))
     assert torch.equal(first, again)
     assert not torch.equal(first, other)
 
@@ -22,7 +22,7 @@ def test_random_pairs_depend_on_the_generator_alone(untouched_random_state):
 def test_all_sets_of_others_are_equally_likely():
     generator, counts = seeded(0), {}
     for _ in range(600):
-        source, target = random_pairs(5, 2, generator)
+        source, target = random_relation(5, 2, generator)
         for node in range(5):
             others = node, frozenset(source[target == node].tolist())
             counts[others] = counts.get(others, 0) + 1
@@ -35,8 +35,8 @@ def test_all_sets_of_others_are_equally_likely():
     assert all(abs(count - 100) < 4 * deviation for count in counts.values())
 
 
-def test_random_pairs_favour_nobody():
-    source, target = random_pairs(400, 20, seeded(0))
+def test_a_random_relation_favors_no_node():
+    source, target = random_relation(400, 20, seeded(0))
     counts = ((source - target) % 400).bincount(minlength=400)
     assert counts[0] == 0
     share = 20 / 399  # the chance of attending to the node d places further
@@ -45,11 +45,11 @@ def test_random_pairs_favour_nobody():
     assert abs(source.bincount().double().std() - (20 * (1 - share)) ** 0.5) < 0.7
 
 
-pairs = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), max_size=8)
+relations = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), max_size=8)
 
 
-@given(pairs, pairs)
-def test_join_links_what_shares_a_middle_as_often_as_it_does(left, right):
-    found = join(*(torch.tensor(p).view(-1, 2).long().t() for p in (left, right)))
+@given(relations, relations)
+def test_compose_finds_each_pair_once_per_shared_middle(left, right):
+    found = compose(*(torch.tensor(p).view(-1, 2).long().t() for p in (left, right)))
     expected = [(a, d) for a, b in left for c, d in right if b == c]
     assert sorted(map(tuple, found.t().tolist())) == sorted(expected)
