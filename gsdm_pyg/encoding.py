@@ -1,4 +1,4 @@
-"""Named arrays of mixed domains -> x [N, W], one row of values per node."""
+"""Named arrays of mixed domains -> x [N, W], a row of values per node (section 3.5)."""
 
 from __future__ import annotations
 

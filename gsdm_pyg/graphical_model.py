@@ -35,7 +35,7 @@ from gsdm_pyg.variables import (
 
 Edges = Literal["structured", "complete", "random", "directed"]
 
-RANDOM_DEGREE = 20  # how many others a node attends to in a random graph
+RANDOM_DEGREE = 20  # how many other nodes a node attends to in a random graph
 
 
 class GraphicalModel:
@@ -70,11 +70,11 @@ class GraphicalModel:
         Args:
             name: The key of the variable in samples and in `given`.
             shape: Its shape; () for a single number.
-            domain: `Continuous()` or `Categorical(k)`.
-            role: Observed, latent, or an intermediate that helps the latent ones.
-            positions: Whole numbers that broadcast to the shape, one array per
-                coordinate. Nodes that agree in all of them are exchangeable, and by
-                default all are: exchangeable embeddings do not tell them apart.
+            domain: `Continuous(low, high)` or `Categorical(num_classes)`.
+            role: Observed, latent, or an intermediate result.
+            positions: Integers that broadcast to the shape, one tensor per coordinate.
+                Nodes that agree in all coordinates are exchangeable: exchangeable
+                embeddings do not distinguish them. By default all do.
         """
         shape = tuple(int(size) for size in shape)
         if not name:
@@ -103,7 +103,9 @@ class GraphicalModel:
     def connect(self, parents: Tensor, children: Tensor) -> None:
         """Add one directed edge per pair of the two broadcast id tensors."""
         try:
-            pairs = torch.broadcast_tensors(self._ids(parents), self._ids(children))
+            pairs = torch.broadcast_tensors(
+                self._check_ids(parents), self._check_ids(children)
+            )
         except RuntimeError as error:
             raise ValueError(
                 "connect() broadcasts its two arguments as NumPy does: add axes with "
@@ -118,10 +120,10 @@ class GraphicalModel:
 
     def factor(self, ids: Tensor) -> None:
         """Put the nodes along the last dimension under one factor, for each row."""
-        ids = self._ids(ids)
+        ids = self._check_ids(ids)
         if ids.dim() == 0 or ids.size(-1) < 1:
             raise ValueError(
-                "factor() joins the ids along the last dimension: pass at least one "
+                "factor() links the ids along the last dimension: pass at least one "
                 f"(got shape {tuple(ids.shape)})."
             )
         self._cliques.append(ids.reshape(-1, ids.size(-1)))
@@ -140,7 +142,7 @@ class GraphicalModel:
         return joined[:, joined[0] != joined[1]]
 
     def _members(self) -> Tensor:
-        """Pairs [2, P] (factor, node), factors counted from 0."""
+        """The relation (factor, node) [2, P]; factors are numbered from 0."""
         members, first = [torch.empty(2, 0, dtype=torch.long)], 0
         for clique in self._cliques:
             factor = torch.arange(first, first + len(clique))
@@ -150,13 +152,13 @@ class GraphicalModel:
         return torch.cat(members, dim=1)
 
     def edge_index(self, edges: Edges = "structured") -> EdgeIndex:
-        """Who attends to whom, each node also to itself; sorted by destination.
+        """Which nodes attend to which, each also to itself; sorted by destination.
 
         Args:
-            edges: "structured": along the edges in both directions, and to the nodes of
-                the same factor. "directed": the same without children. "complete": to
-                all nodes. "random": to 20 others, or all if there are fewer, drawn once
-                and for all per number of nodes.
+            edges: "structured": a node attends to its parents, its children and the
+                nodes of its factors. "directed": the same without its children.
+                "complete": to all nodes. "random": to 20 other nodes, or all if there
+                are fewer; the same ones in every graph with that number of nodes.
         """
         check_choice("edges", edges, Edges)
         n, directed = self.num_nodes, self.edges()
@@ -181,9 +183,10 @@ class GraphicalModel:
         )
 
     def without_intermediates(self) -> GraphicalModel:
-        """The model in which each intermediate's parents are its children's parents.
+        """The model without its intermediate variables.
 
-        A factor over an intermediate becomes one over that intermediate's parents.
+        The parents of an intermediate become parents of its children, and replace it in
+        its factors.
         """
         kept = GraphicalModel()
         new_id = torch.full((self.num_nodes,), -1)
@@ -250,8 +253,8 @@ class GraphicalModel:
     def to_networkx(self) -> nx.DiGraph:
         """Nodes with `variable`, `position` and `role`; edges with `kind`.
 
-        A directed edge has kind "directed"; two nodes of one factor are joined by
-        edges of kind "factor" in both directions.
+        A directed edge has kind "directed". Two nodes of one factor are linked in both
+        directions by edges of kind "factor".
         """
         graph = nx.DiGraph()
         for variable in self.variables.values():
@@ -270,7 +273,7 @@ class GraphicalModel:
         return self.summary()
 
     def summary(self, edges: Edges = "structured") -> str:
-        """Variables, and how many nodes and edges there are, in one line."""
+        """The variables and the numbers of nodes and edges, in one line."""
         num_edges = self.edge_index(edges).size(1)
         density = num_edges / max(self.num_nodes**2, 1)
         variables = ", ".join(
@@ -281,7 +284,8 @@ class GraphicalModel:
             f"{num_edges:,} edges, density {density:.2%})"
         )
 
-    def _ids(self, ids: Tensor) -> Tensor:
+    def _check_ids(self, ids: Tensor) -> Tensor:
+        """The ids, if they are those of nodes of this model."""
         if not isinstance(ids, Tensor) or ids.dtype != torch.long:
             raise TypeError(
                 "Pass node ids as add_variable() returns them, or slices of those "
@@ -296,7 +300,7 @@ class GraphicalModel:
 
 
 def as_spec(graph: GraphicalModel) -> list[dict[str, str | int | None]]:
-    """The size-free description of a model's variables, as plain JSON values."""
+    """Names, classes and roles of the variables as JSON values, without sizes."""
     return [
         {
             "name": variable.name,

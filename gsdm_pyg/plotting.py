@@ -1,4 +1,4 @@
-"""Pictures shared by problems: matrices side by side, attention masks."""
+"""Figures that problems share: matrices side by side, attention masks."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from gsdm_pyg.graphical_model import Edges, GraphicalModel
 
 
 def matrix_figure(matrices: Mapping[str, Tensor]) -> Figure:
-    """Matrices side by side with cells of one size; those of one shape share colours.
+    """Matrices side by side with cells of one size.
 
-    Below each stand the values of its darkest and its brightest colour.
+    Matrices of one shape share a color scale. The label below a matrix gives the values
+    of its darkest and its brightest color.
     """
     widths = [matrix.size(1) for matrix in matrices.values()]
     height = max(matrix.size(0) for matrix in matrices.values())
@@ -25,9 +26,9 @@ def matrix_figure(matrices: Mapping[str, Tensor]) -> Figure:
     )
     axes = figure.subplots(1, len(widths), width_ratios=widths, squeeze=False)[0]
     for ax, (title, matrix) in zip(axes, matrices.items(), strict=True):
-        alike = [m for m in matrices.values() if m.shape == matrix.shape]
-        low = min(0.0, *(float(m.min()) for m in alike))
-        high = max(1.0, *(float(m.max()) for m in alike))
+        same_shape = [m for m in matrices.values() if m.shape == matrix.shape]
+        low = min(0.0, *(float(m.min()) for m in same_shape))
+        high = max(1.0, *(float(m.max()) for m in same_shape))
         ax.imshow(matrix.cpu(), vmin=low, vmax=high, cmap="viridis")
         ax.set(title=title, xlabel=f"{low:.3g} to {high:.3g}", xticks=[], yticks=[])
     return figure
@@ -36,27 +37,27 @@ def matrix_figure(matrices: Mapping[str, Tensor]) -> Figure:
 def mask_figure(graph: GraphicalModel, edges: Edges = "structured") -> Figure:
     """The attention mask: cell (i, j) is white iff node i attends to node j.
 
-    Variables too small for a label of their own share one with those before them.
+    A variable too small for its own label shares the label of the one before it.
     """
     source, target = graph.edge_index(edges)
-    side = min(max(4.5, graph.num_nodes / 60), 20)  # inches, so that a node is seen
+    side = min(max(4.5, graph.num_nodes / 60), 20)  # inches; keeps a node visible
     figure = Figure(figsize=(side, side), layout="constrained")
     ax = figure.subplots()
     mask = torch.zeros(graph.num_nodes, graph.num_nodes, dtype=torch.bool)
     mask[target.as_tensor(), source.as_tensor()] = True
     ax.imshow(mask, cmap="gray", interpolation="nearest")
     for variable in list(graph.variables.values())[1:]:
-        ax.axhline(variable.first_node - 0.5, color="tab:red", linewidth=0.5)
-        ax.axvline(variable.first_node - 0.5, color="tab:red", linewidth=0.5)
-    places: list[float] = []
+        for draw_line in (ax.axhline, ax.axvline):
+            draw_line(variable.first_node - 0.5, color="tab:red", linewidth=0.5)
+    ticks: list[float] = []
     labels: list[str] = []
     for name, variable in graph.variables.items():
-        centre = variable.first_node + (variable.num_nodes - 1) / 2
-        if places and centre - places[-1] < graph.num_nodes / (8 * side):
+        center = variable.first_node + (variable.num_nodes - 1) / 2
+        if ticks and center - ticks[-1] < graph.num_nodes / (8 * side):
             labels[-1] += f", {name}"
         else:
-            places.append(centre)
+            ticks.append(center)
             labels.append(name)
-    ax.set_xticks(places, labels)
-    ax.set_yticks(places, labels)
+    ax.set_xticks(ticks, labels)
+    ax.set_yticks(ticks, labels)
     return figure

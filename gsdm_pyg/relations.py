@@ -45,10 +45,10 @@ def ancestors_through(dropped: Tensor, edges: Tensor) -> Tensor:
     found = frontier
     for _ in range(int(dropped.sum())):
         frontier = torch.unique(compose(frontier, between), dim=1)
-        longer = torch.unique(torch.cat([found, frontier], dim=1), dim=1)
-        if longer.size(1) == found.size(1):
+        extended = torch.unique(torch.cat([found, frontier], dim=1), dim=1)
+        if extended.size(1) == found.size(1):
             break
-        found = longer
+        found = extended
     return found
 
 

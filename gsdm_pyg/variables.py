@@ -13,7 +13,7 @@ from torch import Tensor
 
 
 class Role(enum.Enum):
-    """What a variable is for: given, asked for, or there to help."""
+    """What a variable is for: it is given, inferred, or an intermediate result."""
 
     OBSERVED = "observed"
     LATENT = "latent"
@@ -22,7 +22,7 @@ class Role(enum.Enum):
 
 @dataclass(frozen=True)
 class Continuous:
-    """A real number, in [low, high] where bounds are known; one value column."""
+    """A real number in [low, high], by default any; it has one value column."""
 
     low: float = -math.inf
     high: float = math.inf
@@ -36,11 +36,11 @@ class Continuous:
             )
 
     def decode(self, columns: Tensor) -> Tensor:
-        """Columns [..., 1] -> values [...], moved to the nearest bound if outside."""
+        """Columns [..., 1] -> values [...], clamped to the bounds."""
         return columns.squeeze(-1).clamp(self.low, self.high)
 
     def outside(self, values: Tensor) -> Tensor:
-        """Which values [...] do not belong to the domain."""
+        """Which values [...] are not in the domain, as booleans [...]."""
         return ~torch.isfinite(values) | (values < self.low) | (values > self.high)
 
     def __str__(self) -> str:
@@ -52,7 +52,7 @@ class Continuous:
 
 @dataclass(frozen=True)
 class Categorical:
-    """One of K classes 0..K-1; diffuses as its one-hot code in K value columns."""
+    """One of K classes 0..K-1; it diffuses as a one-hot code in K value columns."""
 
     num_classes: int
 
@@ -68,7 +68,7 @@ class Categorical:
         return columns.argmax(-1)
 
     def outside(self, values: Tensor) -> Tensor:
-        """Which values [...] do not belong to the domain."""
+        """Which values [...] are not in the domain, as booleans [...]."""
         return ~(
             (values >= 0) & (values < self.num_classes) & (values == values.long())
         )
@@ -81,9 +81,13 @@ Domain = Continuous | Categorical
 
 
 def column_blocks(num_classes: Sequence[int | None]) -> list[slice]:
-    """The value columns of each variable, given its classes (None if continuous).
+    """The value columns of each variable, in x [N, W].
 
-    Each domain owns one block of columns, in the order of first appearance.
+    Variables with the same number of classes share one block of columns. Blocks are in
+    order of first appearance.
+
+    Args:
+        num_classes: The number of classes of each variable, None if it is continuous.
     """
     blocks: dict[int | None, slice] = {}
     width = 0
@@ -138,17 +142,17 @@ class Variable:
 def check_positions(
     name: str, shape: tuple[int, ...], positions: Sequence[Tensor]
 ) -> tuple[Tensor, ...]:
-    """Positions as int64, if they are whole numbers that broadcast to the shape."""
+    """Positions as int64; they must be integers that broadcast to the shape."""
     if isinstance(positions, Tensor):
         raise TypeError(
-            f"The positions of variable {name!r} are a sequence of tensors, one per "
-            f"coordinate: write positions=(...,) (got {tuple(positions.shape)})."
+            f"The positions of variable {name!r} must be a sequence of tensors, one "
+            f"per coordinate: write positions=(...,) (got {tuple(positions.shape)})."
         )
     for position in positions:
         dtype = getattr(position, "dtype", type(position).__name__)
-        if not isinstance(position, Tensor) or not _is_whole(position):
+        if not isinstance(position, Tensor) or not _is_integer(position):
             raise TypeError(
-                f"The positions of variable {name!r} are tensors of whole numbers, "
+                f"The positions of variable {name!r} must be integer tensors, "
                 f"such as torch.arange({shape[0] if shape else 1}) (got {dtype})."
             )
         if not _broadcasts(tuple(position.shape), shape):
@@ -159,7 +163,7 @@ def check_positions(
     return tuple(position.long() for position in positions)
 
 
-def _is_whole(x: Tensor) -> bool:
+def _is_integer(x: Tensor) -> bool:
     return not (x.is_floating_point() or x.is_complex() or x.dtype == torch.bool)
 
 

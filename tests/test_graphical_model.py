@@ -1,4 +1,4 @@
-"""Graphs of hand-made and random models against constructions with Python sets."""
+"""Graphs of hand-made and random models, compared with brute force on Python sets."""
 
 from itertools import permutations, product
 
@@ -110,7 +110,7 @@ def test_a_factor_links_every_pair_of_each_row_and_nothing_across():
     assert pairs_of(graph.edge_index()) == expected | columns
 
 
-def test_directed_edges_and_factors_mix():
+def test_directed_edges_and_factors_combine():
     graph = GraphicalModel()
     u = graph.add_variable("u", (2,), role=Role.OBSERVED)
     p = graph.add_variable("p", (2, 2), Categorical(2))
@@ -128,7 +128,7 @@ def test_edges_stated_twice_appear_once():
     graph.connect(a, b)
     graph.connect(b, a)
     graph.factor(torch.stack([a, b], dim=-1))
-    graph.factor(torch.stack([a, a, b], dim=-1))  # a node named twice is still one
+    graph.factor(torch.stack([a, a, b], dim=-1))  # a repeated node counts once
     edges = graph.edge_index().as_tensor().t().tolist()
     assert edges == [[0, 0], [2, 0], [1, 1], [3, 1], [0, 2], [2, 2], [1, 3], [3, 3]]
 
@@ -187,7 +187,7 @@ def test_edge_index_of_random_models_equals_brute_force(model):
 
 
 @given(models())
-def test_edge_index_is_symmetric_and_says_what_it_is(model):
+def test_edge_index_is_symmetric_and_declares_it(model):
     edge_index = build(*model).edge_index()
     assert {(b, a) for a, b in pairs_of(edge_index)} == pairs_of(edge_index)
     assert edge_index.is_sorted_by_col and edge_index.is_undirected
@@ -205,7 +205,7 @@ def test_directed_edges_lead_from_parents_and_within_factors(model):
     edge_index.validate()
 
 
-def test_a_complete_graph_joins_all_pairs():
+def test_a_complete_graph_links_all_pairs():
     edge_index = BCMF(m=2, n=1, k=2).graphical_model().edge_index("complete")
     assert pairs_of(edge_index) == set(product(range(12), repeat=2))
     assert edge_index.size(1) == 144
@@ -242,7 +242,7 @@ def test_random_edges_are_the_same_for_the_same_number_of_nodes():
     assert largest != pairs_of(first)
 
 
-def test_unknown_edges_are_refused():
+def test_unknown_edges_are_rejected():
     with pytest.raises(ValueError, match=r"edges is one of structured.*got 'dense'"):
         GraphicalModel().edge_index("dense")
 
@@ -282,7 +282,7 @@ def test_branching_intermediates_link_all_ancestors_to_all_descendants():
 
 
 def test_a_factor_with_an_intermediate_passes_to_its_parents():
-    # c = f(p, q) and x share a factor, so p, q and x do once c is gone
+    # c = f(p, q) and x share a factor, so p, q and x share one after c is dropped
     graph = build(4, {2}, [(0, 2), (1, 2)], [[2, 3]]).without_intermediates()
     assert graph.edges().numel() == 0
     expected = symmetric_with_loops(3, cliques([[0, 1, 2]]))
@@ -313,13 +313,13 @@ def test_eliminating_intermediates_keeps_names_shapes_domains_and_roles():
         assert kept[name].shape == before.shape
         assert kept[name].domain == before.domain
         assert kept[name].role is before.role
-    assert graph.num_nodes == 2 * 4 + 4 * 3 + 2 * 3 * 4 + 2 * 3  # the old one is whole
+    assert graph.num_nodes == 2 * 4 + 4 * 3 + 2 * 3 * 4 + 2 * 3  # not changed
 
 
 # to_networkx, repr, as_spec
 
 
-def test_to_networkx_tells_nodes_and_kinds_of_edges():
+def test_to_networkx_labels_nodes_and_edges():
     graph = GraphicalModel()
     a = graph.add_variable("a", (1, 2), role=Role.OBSERVED)
     b = graph.add_variable("b", (2,), role=Role.INTERMEDIATE)
@@ -351,7 +351,7 @@ def test_to_networkx_of_bcmf_is_the_program_as_a_dag():
     assert position == {"variable": "C", "position": (1, 0, 1), "role": "intermediate"}
 
 
-def test_repr_tells_variables_sizes_and_density():
+def test_repr_lists_variables_sizes_and_density():
     text = repr(BCMF(m=2, n=3, k=4).graphical_model())
     num_nodes, num_edges = 8 + 12 + 24 + 6, 50 + 2 * 3 * 24
     for part in (
@@ -367,7 +367,7 @@ def test_repr_tells_variables_sizes_and_density():
     assert "0 nodes" in repr(GraphicalModel())
 
 
-def test_a_summary_counts_the_edges_that_it_is_asked_for():
+def test_a_summary_counts_the_edges_of_the_kind_asked_for():
     graph = BCMF(m=2, n=3, k=4).graphical_model()
     assert graph.summary() == repr(graph)
     assert "2,500 edges, density 100.00%" in graph.summary("complete")
@@ -407,25 +407,25 @@ def test_unpack_gives_each_variable_its_rows_in_its_shape():
 # errors
 
 
-def test_a_second_variable_of_one_name_is_refused():
+def test_a_second_variable_of_one_name_is_rejected():
     graph = GraphicalModel()
     graph.add_variable("x", (2,))
     with pytest.raises(ValueError, match=r"unique.*got 'x'"):
         graph.add_variable("x", (3,))
 
 
-def test_an_empty_name_is_refused():
+def test_an_empty_name_is_rejected():
     with pytest.raises(ValueError, match="name that is not empty"):
         GraphicalModel().add_variable("", (2,))
 
 
 @pytest.mark.parametrize("shape", [(0,), (2, 0), (-1,)])
-def test_a_size_below_one_is_refused(shape):
+def test_a_size_below_one_is_rejected(shape):
     with pytest.raises(ValueError, match="size of variable 'x' must be at least 1"):
         GraphicalModel().add_variable("x", shape)
 
 
-def test_a_refused_variable_leaves_the_model_as_it_was():
+def test_a_rejected_variable_leaves_the_model_unchanged():
     graph = GraphicalModel()
     with pytest.raises(ValueError):
         graph.add_variable("x", (0,))
@@ -433,7 +433,7 @@ def test_a_refused_variable_leaves_the_model_as_it_was():
 
 
 @pytest.mark.parametrize("shape", [(2,), (3, 2), (1, 2, 3), (2, 2), (0,)])
-def test_positions_that_do_not_broadcast_to_the_shape_are_refused(shape):
+def test_positions_that_do_not_broadcast_to_the_shape_are_rejected(shape):
     graph, position = GraphicalModel(), torch.zeros(shape, dtype=torch.long)
     with pytest.raises(ValueError, match=r"'x' must broadcast .*\(2, 3\).*got \("):
         graph.add_variable("x", (2, 3), positions=(position,))
@@ -451,7 +451,7 @@ def test_positions_that_do_not_broadcast_to_the_shape_are_refused(shape):
     ],
     ids=["bare tensor", "float", "bool", "list", "number"],
 )
-def test_positions_are_tensors_of_whole_numbers(positions):
+def test_positions_must_be_integer_tensors(positions):
     with pytest.raises(TypeError, match=r"positions of variable 'x'.*\(got "):
         GraphicalModel().add_variable("x", (3,), positions=positions)
 
@@ -464,7 +464,7 @@ def test_connect_names_shapes_that_do_not_broadcast():
 
 
 @pytest.mark.parametrize("ids", [[0, 1], 0, torch.tensor([0.0, 1.0]), "x"])
-def test_only_node_ids_are_taken(ids):
+def test_only_node_ids_are_accepted(ids):
     graph = GraphicalModel()
     x = graph.add_variable("x", (2,))
     for call in (
@@ -477,7 +477,7 @@ def test_only_node_ids_are_taken(ids):
 
 
 @pytest.mark.parametrize("node", [-1, 2])
-def test_ids_of_no_node_are_refused(node):
+def test_ids_outside_of_the_model_are_rejected(node):
     graph = GraphicalModel()
     x = graph.add_variable("x", (2,))
     with pytest.raises(ValueError, match=rf"0\.\.1 \(got {node}\.\.{node}\)"):
@@ -494,7 +494,7 @@ def test_a_node_cannot_be_its_own_parent():
     assert graph.edges().numel() == 0
 
 
-def test_a_factor_needs_a_dimension_to_run_along():
+def test_a_factor_needs_ids_along_its_last_dimension():
     graph = GraphicalModel()
     x = graph.add_variable("x", ())
     with pytest.raises(ValueError, match=r"last dimension.*got shape \(\)"):
@@ -503,7 +503,7 @@ def test_a_factor_needs_a_dimension_to_run_along():
         graph.factor(x.view(1, 1)[:, :0])
 
 
-def test_unpack_refuses_rows_that_are_not_one_per_node():
+def test_unpack_rejects_rows_that_are_not_one_per_node():
     graph = GraphicalModel()
     graph.add_variable("x", (2,))
     with pytest.raises(ValueError, match=r"one row per node.*got shape \(3, 12\)"):

@@ -1,4 +1,4 @@
-"""Pictures show what they say, on one scale."""
+"""Figures show the right values, labels and color scales."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ def panels(figure):
     return [ax for ax in figure.axes if ax.images]
 
 
-def test_matrices_of_one_shape_share_a_colour_scale():
+def test_matrices_of_one_shape_share_a_color_scale():
     low, high = torch.tensor([[-2.0, 0.5]]), torch.tensor([[0.0, 3.0]])
     figure = matrix_figure({"a": low, "b": torch.tensor([[0.2], [1.0]]), "c": high})
     assert isinstance(figure, Figure)
@@ -24,15 +24,15 @@ def test_matrices_of_one_shape_share_a_colour_scale():
     assert panels(figure)[0].get_xlabel() == "-2 to 3"
 
 
-def test_the_colour_scale_starts_at_zero_for_positive_matrices():
+def test_the_color_scale_starts_at_zero_for_positive_matrices():
     figure = matrix_figure({"a": torch.tensor([[0.5, 3.0]])})
     assert panels(figure)[0].images[0].get_clim() == (0.0, 3.0)
 
 
 @pytest.mark.parametrize("sizes", [(1, 1, 1), (10, 16, 8), (50, 50, 5)])
-def test_pictures_of_any_size_can_be_written(sizes, tmp_path):
+def test_figures_of_any_size_can_be_saved(sizes, tmp_path):
     m, n, k = sizes
-    file = tmp_path / "picture.png"
+    file = tmp_path / "figure.png"
     figure = matrix_figure({"A": torch.rand(m, k), "R": torch.rand(k, n)})
     width, height = figure.get_size_inches()
     assert width < 16 and height < 20
@@ -62,7 +62,7 @@ def test_the_mask_names_each_variable_at_the_middle_of_its_rows():
     assert list(ax.get_xticks()) == [0, 2.5]
 
 
-def test_variables_too_small_for_a_label_of_their_own_share_one():
+def test_variables_too_small_for_their_own_label_share_one():
     graph = GraphicalModel()
     graph.add_variable("a", (200,))
     graph.add_variable("b", (1,))

@@ -1,4 +1,4 @@
-"""Domains: what columns stand for, and what lies outside; variables: their nodes."""
+"""Domains: what columns decode to, and what is outside; variables: their nodes."""
 
 import math
 
@@ -15,14 +15,14 @@ def test_categorical_decodes_by_argmax():
     assert decoded.tolist() == [[0, 2]] and decoded.dtype == torch.long
 
 
-def test_continuous_decodes_to_the_nearest_value_in_its_bounds():
+def test_continuous_decodes_to_the_nearest_value_within_bounds():
     columns = torch.tensor([[-0.5], [0.25], [1.5]])
     assert_close(Continuous().decode(columns), torch.tensor([-0.5, 0.25, 1.5]))
     assert_close(Continuous(0, 1).decode(columns), torch.tensor([0.0, 0.25, 1.0]))
     assert_close(Continuous(low=0).decode(columns), torch.tensor([0.0, 0.25, 1.5]))
 
 
-def test_outside_names_the_values_that_a_domain_lacks():
+def test_outside_finds_the_values_that_are_not_in_a_domain():
     real = torch.tensor([-math.inf, -1.0, 0.0, 1.0, 1.5, math.inf, math.nan])
     unbounded = torch.tensor([True, False, False, False, False, True, True])
     assert torch.equal(Continuous().outside(real), unbounded)
@@ -40,13 +40,13 @@ def test_categorical_takes_classes_of_any_dtype(dtype):
 
 
 @pytest.mark.parametrize("num_classes", [1, 0, -2])
-def test_categorical_refuses_fewer_than_two_classes(num_classes):
+def test_categorical_rejects_fewer_than_two_classes(num_classes):
     with pytest.raises(ValueError, match=rf"Categorical\(2\).*got {num_classes}\)"):
         Categorical(num_classes)
 
 
 @pytest.mark.parametrize("bounds", [(1, 0), (1, 1), (0, math.nan)])
-def test_continuous_refuses_bounds_out_of_order(bounds):
+def test_continuous_rejects_bounds_out_of_order(bounds):
     with pytest.raises(ValueError, match=rf"low < high \(got {bounds[0]} and"):
         Continuous(*bounds)
 
