@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 from torch_geometric.typing import Adj
 
-from gsdm_pyg.nn.adjacency import Incoming, incoming, outgoing
+from gsdm_pyg.nn.adjacency import IncomingEdges, incoming_edges, outgoing_edges
 from gsdm_pyg.ops import csr_attention, csr_self_attention
+from gsdm_pyg.ops.attention_inputs import unpack_qkv
 from gsdm_pyg.ops.csr import Transpose, row_of_edge
 
 
 def fused_attention(
-    qkv: tuple[Tensor, ...],
+    qkv: Sequence[Tensor],
     adj: Adj,
     edge_attr: Tensor | None = None,
     projection: Tensor | None = None,
@@ -27,7 +30,7 @@ def fused_attention(
         qkv: One packed [N, 3, H, C], or queries of destinations, keys and values of
             sources, each [N, H, C].
         adj: The edges.
-        edge_attr: e, the features of edges, [E, F].
+        edge_attr: e, edge features [E, F].
         projection: W, [H * C, F].
         dropout: Probability of dropping the weight of an edge in a head.
     """
@@ -35,7 +38,7 @@ def fused_attention(
     heads, channels = qkv[-1].shape[-2:]
     if edge_attr is not None and edge_attr.size(1) == 0:
         edge_attr = None
-    edges, factor = incoming(adj, num_src, num_dst), None
+    edges, factor = incoming_edges(adj, num_src, num_dst), None
     num_edges = edges.col.numel()
     if edge_attr is not None and edge_attr.size(0) != num_edges:
         raise ValueError(
@@ -43,28 +46,32 @@ def fused_attention(
             f"(got {list(edge_attr.shape)})."
         )
     if dropout > 0:
-        factor = edges.listed(F.dropout(qkv[0].new_ones(num_edges, heads), dropout))
+        factor = F.dropout(qkv[0].new_ones(num_edges, heads), dropout)
+        factor = edges.reorder(factor)
     if edge_attr is None or projection is None:
-        graph = edges.rowptr, edges.col, outgoing(adj, edges, num_src, dropout > 0)
+        transpose = outgoing_edges(adj, edges, num_src, dropout > 0)
+        graph = edges.rowptr, edges.col, transpose
         if len(qkv) == 1:
             return csr_self_attention(qkv[0], *graph, factor=factor)
         q, k, v = qkv
         return csr_attention(q, k, v, *graph, factor=factor)
-    edge, weight = edges.listed(edge_attr), projection.view(heads, channels, -1)
+    edge, weight = edges.reorder(edge_attr), projection.view(heads, channels, -1)
     if num_dst * edge.size(1) > num_edges * channels:  # few edges, many features
-        return attend_projected(unpacked(qkv), edges, edge, weight, factor)
-    graph = edges.rowptr, edges.col, outgoing(adj, edges, num_src, True)
-    return attend_features(unpacked(qkv), graph, edge, weight, factor)
+        return _attend_with_projected_edges(
+            unpack_qkv(qkv), edges, edge, weight, factor
+        )
+    graph = edges.rowptr, edges.col, outgoing_edges(adj, edges, num_src, True)
+    return _attend_with_features(unpack_qkv(qkv), graph, edge, weight, factor)
 
 
-def attend_features(
-    qkv: tuple[Tensor, ...],
+def _attend_with_features(
+    qkv: Sequence[Tensor],
     graph: tuple[Tensor, Tensor, Transpose | None],
     edge: Tensor,
     weight: Tensor,
     factor: Tensor | None,
 ) -> Tensor:
-    """Attention with edges' features e [E, F] and W [H, C, F], projecting no edge.
+    """Attention with edge features e [E, F] and W [H, C, F], without storing W e.
 
     As q . (k + W e) = [q, W' q] . [k, e] and sum p (v + W e) = sum p v + W sum p e,
     W is applied to destinations only: they hold F more numbers per head.
@@ -76,24 +83,20 @@ def attend_features(
     return out + torch.einsum("nhf,hcf->nhc", features, weight)
 
 
-def attend_projected(
-    qkv: tuple[Tensor, ...],
-    edges: Incoming,
+def _attend_with_projected_edges(
+    qkv: Sequence[Tensor],
+    edges: IncomingEdges,
     edge: Tensor,
     weight: Tensor,
     factor: Tensor | None,
 ) -> Tensor:
-    """The same with a key and a value of its own for each edge, [E, H, C]."""
+    """The same, with a key and a value per edge, [E, H, C]."""
     q, k, v = qkv
     projected = F.linear(edge, weight.flatten(0, 1)).view(-1, *weight.shape[:2])
     k = k.index_select(0, edges.col) + projected
     v = v.index_select(0, edges.col) + projected
-    each = torch.arange(len(k) + 1, dtype=edges.col.dtype, device=k.device)
-    row = row_of_edge(edges.rowptr, len(k)).to(each.dtype)
-    transpose = each, row, each[:-1]
-    return csr_attention(q, k, v, edges.rowptr, each[:-1], transpose, factor=factor)
-
-
-def unpacked(qkv: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    """q, k and v, each [N, H, C], from three tensors or one packed [N, 3, H, C]."""
-    return qkv if len(qkv) == 3 else qkv[0].unbind(1)
+    edge_ptr = torch.arange(len(k) + 1, dtype=edges.col.dtype, device=k.device)
+    row = row_of_edge(edges.rowptr, len(k)).to(edge_ptr.dtype)
+    col = edge_ptr[:-1]  # each edge is its own source
+    transpose = edge_ptr, row, col
+    return csr_attention(q, k, v, edges.rowptr, col, transpose, factor=factor)

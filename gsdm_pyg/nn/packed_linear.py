@@ -1,4 +1,4 @@
-"""Projections that share one matrix, so that one product computes them all."""
+"""Several projections stacked in one matrix, so that one product computes them all."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch_geometric.nn.dense.linear import Linear, is_uninitialized_parameter
 
+from gsdm_pyg.private_api import has_module_hooks
+
 
 class PackedLinear(Linear):
-    """PyG's `Linear`, lazy if in_channels is -1; a call may ask for some rows only."""
+    """PyG's `Linear`, lazy if in_channels is -1; a call may use only some rows of W."""
 
     def forward(self, x: Tensor, rows: slice | None = None) -> Tensor:
         if rows is None:
@@ -18,20 +20,18 @@ class PackedLinear(Linear):
         return F.linear(x, self.weight[rows], bias)
 
 
-def only_multiplies(layer: nn.Module) -> bool:
-    """Whether a call is a product with `weight` and nothing else, and can be spared."""
-    hooks = layer._forward_hooks or layer._forward_pre_hooks
-    hooks = hooks or layer._backward_hooks or layer._backward_pre_hooks
-    usual = isinstance(layer, Linear) and type(layer).forward is Linear.forward
-    usual = usual and "forward" not in vars(layer)
-    return usual and layer.bias is None and not hooks
+def is_plain_product(layer: nn.Module) -> bool:
+    """Whether a call is x W^T and nothing else, so that it need not be called."""
+    unchanged = isinstance(layer, Linear) and type(layer).forward is Linear.forward
+    unchanged = unchanged and "forward" not in vars(layer)
+    return unchanged and layer.bias is None and not has_module_hooks(layer)
 
 
 @torch.no_grad()
-def copy_stacked(layer: Linear, *parts: Linear) -> None:
-    """Stack the rows of several layers in one; lazy ones have nothing to copy yet."""
-    if is_uninitialized_parameter(parts[0].weight):
+def copy_stacked(layer: Linear, *sources: Linear) -> None:
+    """Copy the rows of several layers into one; a lazy layer has no weights to copy."""
+    if is_uninitialized_parameter(sources[0].weight):
         return
-    layer.weight.copy_(torch.cat([part.weight for part in parts]))
+    layer.weight.copy_(torch.cat([source.weight for source in sources]))
     if layer.bias is not None:
-        layer.bias.copy_(torch.cat([part.bias for part in parts]))
+        layer.bias.copy_(torch.cat([source.bias for source in sources]))

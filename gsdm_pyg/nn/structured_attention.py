@@ -1,4 +1,4 @@
-"""Structured attention (section 3.1): each node attends to its neighbours only."""
+"""Structured attention (section 3.1): each node attends only to its neighbors."""
 
 from __future__ import annotations
 
@@ -14,19 +14,14 @@ from torch_geometric.typing import Adj, OptTensor, PairTensor, SparseTensor
 from torch_geometric.utils import softmax
 
 from gsdm_pyg.checks import check_choice
-from gsdm_pyg.nn.adjacency import edge_values, prepared
-from gsdm_pyg.nn.fused_attention import fused_attention, unpacked
-from gsdm_pyg.nn.packed_linear import PackedLinear, copy_stacked, only_multiplies
+from gsdm_pyg.nn.adjacency import edge_values, prepare_adjacency
+from gsdm_pyg.nn.fused_attention import fused_attention
+from gsdm_pyg.nn.packed_linear import PackedLinear, copy_stacked, is_plain_product
+from gsdm_pyg.ops.attention_inputs import unpack_qkv
 from gsdm_pyg.ops.csr_attention import is_fused
+from gsdm_pyg.private_api import has_message_hooks
 
 Backend = Literal["auto", "fused", "scatter"]
-
-# Where PyG keeps the hooks of a layer that see its messages.
-HOOKS = [
-    f"_{step}_forward{when}_hooks"
-    for step in ("propagate", "edge_update", "message", "aggregate")
-    for when in ("_pre", "")
-]
 
 
 class StructuredAttentionConv(MessagePassing):
@@ -43,24 +38,25 @@ class StructuredAttentionConv(MessagePassing):
     self-loop; without incoming edges it keeps only the skip term.
 
     Args:
-        in_channels: Size of each input row; a pair for sources and destinations apart;
-            -1 to take the size from the first input.
+        in_channels: Size of each input row; a pair for sources and destinations; -1 to
+            take the size from the first input.
         out_channels: C, the channels of one head.
         heads: H, the number of heads.
         concat: Whether heads are concatenated (H * C outputs) or averaged (C).
-        beta: Whether a learned gate weighs attention against the skip term.
+        beta: Whether a learned gate mixes attention and the skip term.
         dropout: Probability of dropping an attention weight in training.
-        edge_dim: Size of the edge features behind :math:`\mathbf{e}_{ij}`, if any.
+        edge_dim: Size of the edge features, projected to :math:`\mathbf{e}_{ij}`.
         bias: Whether the projections to q, k, v and the skip term have a bias.
         root_weight: Whether there is a skip term :math:`\mathbf{W}_s \mathbf{x}_i`.
         backend: "scatter" computes a message per edge and a scatter-softmax, as PyG's
             layers do; "fused" computes the same numbers in one pass over the rows, but
             cannot return attention weights, be explained or differentiated twice;
-            "auto" is fused wherever that is possible. An `EdgeIndex` sorted by column
-            saves sorting the edges in each call.
+            "auto" is fused wherever possible. With an `EdgeIndex` sorted by column no
+            call sorts the edges.
 
-    The fused path stores no message per edge. With edge features a node holds edge_dim
-    more numbers per head, or, where that would be more, an edge its key and value.
+    The fused backend stores no message per edge. With edge features a node holds
+    edge_dim more numbers per head; if that is more than a key and a value per edge, the
+    latter are stored.
     """
 
     def __init__(
@@ -126,9 +122,8 @@ class StructuredAttentionConv(MessagePassing):
             return_attention_weights: If True or False, return a pair of the output and
                 (edge_index, weights [E, H]).
         """
-        self._check_input(edge_index, None)
         sources, destinations = (x, x) if isinstance(x, Tensor) else x
-        adj = prepared(edge_index, sources.size(0), destinations.size(0))
+        adj = prepare_adjacency(edge_index, sources.size(0), destinations.size(0))
         qkv = self._project(x)
         edge_attr = self._edge_features(edge_index, edge_attr)
         weights = None
@@ -154,8 +149,8 @@ class StructuredAttentionConv(MessagePassing):
         if isinstance(self.in_channels, int):
             if sources.size(-1) != destinations.size(-1):
                 raise ValueError(
-                    "One in_channels serves sources and destinations of one width; "
-                    "pass in_channels=(sources, destinations) for two "
+                    "A single in_channels needs sources and destinations of one width; "
+                    "pass in_channels=(sources, destinations) for two widths "
                     f"(got {sources.size(-1)} and {destinations.size(-1)})."
                 )
             q = self.lin_qkv(destinations, slice(0, width))
@@ -165,7 +160,7 @@ class StructuredAttentionConv(MessagePassing):
         return q.view(-1, *shape), *kv.view(-1, 2, *shape).unbind(1)
 
     def _edge_features(self, adj: Adj, edge_attr: OptTensor) -> OptTensor:
-        """The features of edges, [E, edge_dim], if the layer takes any."""
+        """The edge features [E, edge_dim], if the layer has an edge_dim."""
         if self.lin_edge is None:
             if edge_attr is not None:
                 raise ValueError(
@@ -179,8 +174,8 @@ class StructuredAttentionConv(MessagePassing):
                 f"A layer with edge_dim={self.edge_dim} needs edge_attr "
                 f"[E, {self.edge_dim}] (got None)."
             )
-        if isinstance(self.lin_edge, Linear):  # and not a module put in its place
-            size = self.lin_edge.in_channels  # -1 as long as it is lazy
+        if isinstance(self.lin_edge, Linear):  # a user may replace it by any module
+            size = self.lin_edge.in_channels  # -1 while it is lazy
             fits = edge_attr.dim() == 2 and (size == -1 or size == edge_attr.size(1))
             if not fits:
                 raise ValueError(
@@ -188,14 +183,14 @@ class StructuredAttentionConv(MessagePassing):
                     f"(got {list(edge_attr.shape)})."
                 )
             if is_uninitialized_parameter(self.lin_edge.weight):
-                self.lin_edge(edge_attr[:0])  # learns its size
+                self.lin_edge(edge_attr[:0])  # initializes it
         return edge_attr
 
     def _scatter(
         self, qkv: tuple[Tensor, ...], adj: Adj, edge_attr: OptTensor
     ) -> tuple[Tensor, Tensor]:
         """The definition, by PyG's message passing: the output and all weights."""
-        q, k, v = unpacked(qkv)
+        q, k, v = unpack_qkv(qkv)
         edge = None
         if self.lin_edge is not None:
             edge = self.lin_edge(edge_attr).view(-1, self.heads, self.out_channels)
@@ -235,16 +230,16 @@ class StructuredAttentionConv(MessagePassing):
         return beta * skip + (1 - beta) * out
 
     def _fused(self, q: Tensor, return_attention_weights: bool | None) -> bool:
-        """Whether this call is fused, as far as `backend` and the arguments allow."""
+        """Whether this call is fused; an error if backend="fused" cannot run it."""
         if self.backend == "scatter":
             return False
         obstacle = None
         if isinstance(return_attention_weights, bool):
             obstacle = f"return_attention_weights={return_attention_weights}"
-        elif self.explain or any(getattr(self, hooks) for hooks in HOOKS):
+        elif self.explain or has_message_hooks(self):
             obstacle = "an explainer or hook that sees messages"
-        elif self.lin_edge is not None and not only_multiplies(self.lin_edge):
-            obstacle = "a lin_edge with hooks or a forward of its own"
+        elif self.lin_edge is not None and not is_plain_product(self.lin_edge):
+            obstacle = "a lin_edge with hooks or another forward"
         elif not is_fused(q, "auto"):
             obstacle = f"{q.dtype} on {q.device}, for which there is no kernel"
         if obstacle is not None and self.backend == "fused":
@@ -258,7 +253,7 @@ class StructuredAttentionConv(MessagePassing):
     def from_transformer_conv(
         cls, conv: TransformerConv, backend: Backend = "auto"
     ) -> Self:
-        """The layer that computes what PyG's `TransformerConv` does, weights copied."""
+        """The layer that computes the same as a `TransformerConv`, with its weights."""
         if conv.aggr not in ("add", "sum") or conv.flow != "source_to_target":
             raise ValueError(
                 "Only aggr='add' with flow='source_to_target' can be converted "

@@ -1,4 +1,4 @@
-"""Attention over the edges of a graph, in several implementations; norms of nodes."""
+"""Attention over the edges of a graph, and a LayerNorm of nodes, with fused kernels."""
 
 from gsdm_pyg.ops.csr import transpose_csr
 from gsdm_pyg.ops.csr_attention import csr_attention, csr_self_attention

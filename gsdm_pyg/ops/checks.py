@@ -1,9 +1,9 @@
-"""What csr_attention refuses, because a kernel would misread it."""
+"""Checks of the inputs of `csr_attention`, where a kernel would misread them."""
 
 import torch
 from torch import Tensor
 
-from gsdm_pyg.ops.csr import EdgeTerms, Transpose
+from gsdm_pyg.ops.attention_inputs import AttentionInputs
 
 
 def check_heads(q: Tensor, k: Tensor, v: Tensor, edge: Tensor | None) -> None:
@@ -13,7 +13,7 @@ def check_heads(q: Tensor, k: Tensor, v: Tensor, edge: Tensor | None) -> None:
     if not shapes or 0 in k.shape[1:] or q.size(2) != k.size(2) + features:
         raise ValueError(
             "q must be [N_dst, H, C + F], and k and v [N_src, H, C], with H and C > 0 "
-            f"and F features of edges, here {features} "
+            f"and F = {features} edge features "
             f"(got {list(q.shape)}, {list(k.shape)}, {list(v.shape)})"
         )
     if not q.dtype == k.dtype == v.dtype or not q.device == k.device == v.device:
@@ -33,18 +33,13 @@ def check_packed(qkv: Tensor) -> None:
         )
 
 
-def check_graph(
-    q: Tensor,
-    num_src: int,
-    rowptr: Tensor,
-    col: Tensor,
-    transpose: Transpose | None,
-) -> None:
-    """rowptr [N_dst + 1], col [E], the transposed graph likewise."""
+def check_graph(inputs: AttentionInputs) -> None:
+    """rowptr [N_dst + 1], col [E], and the transposed graph likewise."""
+    q, rowptr, col, num_src = inputs.qkv[0], inputs.rowptr, inputs.col, inputs.num_src
     num_dst, edges = q.size(0), col.numel()
-    check_index("rowptr", rowptr, num_dst + 1, col, q)
-    check_index("col", col, edges, col, q)
-    if transpose is None:
+    _check_index("rowptr", rowptr, num_dst + 1, col, q)
+    _check_index("col", col, edges, col, q)
+    if not inputs.transpose:
         if num_dst != num_src:
             raise ValueError(
                 "A graph between two sets of nodes is not symmetric: pass "
@@ -52,14 +47,15 @@ def check_graph(
                 f"(got {num_dst} destinations and {num_src} sources)"
             )
     else:
-        t_rowptr, t_row, t_perm = transpose
-        check_index("transpose[0]", t_rowptr, num_src + 1, col, q)
-        check_index("transpose[1]", t_row, edges, col, q)
-        check_index("transpose[2]", t_perm, edges, col, q)
+        t_rowptr, t_row, t_perm = inputs.transpose
+        _check_index("transpose[0]", t_rowptr, num_src + 1, col, q)
+        _check_index("transpose[1]", t_row, edges, col, q)
+        _check_index("transpose[2]", t_perm, edges, col, q)
 
 
-def check_terms(q: Tensor, num_edges: int, terms: EdgeTerms) -> None:
+def check_terms(inputs: AttentionInputs) -> None:
     """bias and factor [E, H], edge [E, F], on the device of q."""
+    q, terms, num_edges = inputs.qkv[0], inputs.terms, inputs.col.numel()
     for name, term in zip(terms._fields, terms, strict=True):
         if term is None:
             continue
@@ -73,12 +69,14 @@ def check_terms(q: Tensor, num_edges: int, terms: EdgeTerms) -> None:
         raise ValueError("edge must have features, or be None (got [E, F] with F = 0)")
     if terms.factor is not None and terms.factor.requires_grad:
         raise ValueError(
-            "factor gets no gradient: pass factor.detach() (got one that requires it)"
+            "factor has no gradient: pass factor.detach() (got requires_grad=True)"
         )
 
 
-def check_index(name: str, index: Tensor, size: int, col: Tensor, q: Tensor) -> None:
-    if hasattr(index, "as_tensor"):  # PyG's Index: a wrapper without memory of its own
+def _check_index(name: str, index: Tensor, size: int, col: Tensor, q: Tensor) -> None:
+    if hasattr(
+        index, "as_tensor"
+    ):  # PyG's Index wraps a tensor and has no memory of its own
         raise TypeError(
             f"{name} must be a plain tensor: pass {name}.as_tensor() "
             f"(got {type(index).__name__})"

@@ -1,22 +1,9 @@
-"""Compressed sparse rows: transposing a graph, and what its edges carry."""
-
-from typing import NamedTuple
+"""Compressed sparse rows (CSR): the edges of a graph, listed by destination."""
 
 import torch
 from torch import Tensor
 
-Transpose = tuple[Tensor, Tensor, Tensor]
-
-
-class EdgeTerms(NamedTuple):
-    """What an edge itself, and neither of its ends, adds to the attention."""
-
-    bias: Tensor | None = None  # [E, H], added to the logits
-    factor: Tensor | None = None  # [E, H], multiplies the weights
-    edge: Tensor | None = None  # [E, F], the last channels of the edge's key and value
-
-    def __bool__(self) -> bool:
-        return any(term is not None for term in self)
+Transpose = tuple[Tensor, Tensor, Tensor]  # see `transpose_csr`
 
 
 def row_of_edge(rowptr: Tensor, num_edges: int) -> Tensor:
@@ -35,7 +22,7 @@ def transpose_csr(rowptr: Tensor, col: Tensor, num_src: int) -> Transpose:
 
     Returns:
         rowptr [N_src + 1] and destinations [E] of the transposed graph, and the
-        permutation [E] from its edges to those of the given one.
+        position [E] of each of its edges in the given graph.
     """
     perm = col.argsort(stable=True)
     row = row_of_edge(rowptr, col.numel()).index_select(0, perm)

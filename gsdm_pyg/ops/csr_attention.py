@@ -2,17 +2,18 @@
 
     out_i = sum_j softmax_j(scale q_i . k_j + bias_ij) v_j   over the edges j -> i
 
-No message per edge is ever stored: an edge costs time, a node costs memory. Only where
-edges have terms of their own does the backward pass hold two numbers per edge and head.
+No message per edge is stored: an edge costs time, a node costs memory. Only with terms
+per edge (bias, factor, features) the backward pass holds two numbers per edge and head.
 """
 
 from typing import Literal
 
 from torch import Tensor
 
-from gsdm_pyg.ops import library, reference
+from gsdm_pyg.ops import fused_operator, reference
+from gsdm_pyg.ops.attention_inputs import AttentionInputs, EdgeTerms
 from gsdm_pyg.ops.checks import check_graph, check_heads, check_packed, check_terms
-from gsdm_pyg.ops.csr import EdgeTerms, Transpose
+from gsdm_pyg.ops.csr import Transpose
 
 Backend = Literal["auto", "reference", "cpu", "triton"]
 
@@ -40,39 +41,35 @@ def csr_attention(
     A destination without edges, or with :math:`-\infty` as every bias, gets 0.
 
     Args:
-        q: Queries of the destinations, [N_dst, H, C + F] with F features of edges, by
-            default none. Like k and v it may be a strided view (one third of a fused
+        q: Queries of the destinations, [N_dst, H, C + F] with F edge features, by
+            default none. Like k and v it may be a strided view (one third of a packed
             projection) and is not copied.
         k: Keys of the sources, [N_src, H, C].
         v: Values of the sources, [N_src, H, C].
         rowptr: Where the incoming edges of every destination begin, [N_dst + 1].
         col: The source of every edge, [E]; int32 or int64, like rowptr.
-        transpose: The transposed graph, from :func:`transpose_csr`. None says that the
-            graph is symmetric: where j -> i is an edge, i -> j is one as often.
-        bias: b, added to the logits, [E, H]. With this or another term of edges the
-            backward pass needs the transposed graph also where it is symmetric, and
-            sorts the edges for it unless it is given.
-        scale: s, the factor of the logits; 1 / sqrt(C) unless given.
-        backend: "auto" takes the fused kernels wherever they run, and else the
-            reference in plain torch; a name insists.
-        factor: m, multiplies the weights behind the softmax, [E, H], as dropout does;
+        transpose: The transposed graph, from :func:`transpose_csr`. None means that the
+            graph is symmetric: each edge j -> i occurs as often as i -> j.
+        bias: b, added to the logits, [E, H]. With a bias, factor or edge features the
+            backward pass needs the transposed graph of a symmetric graph too, and sorts
+            the edges for it unless it is given.
+        scale: s, the factor of the logits; 1 / sqrt(C) by default.
+        backend: "auto" uses the fused kernels wherever they run, and otherwise the
+            reference in plain torch. A name requires that implementation.
+        factor: m, multiplies the weights after the softmax, [E, H], as dropout does;
             has no gradient.
-        edge: e, the features of edges, [E, F], which all heads share. Keys and values
-            that depend on a projection W e are had without storing it, as
-            q . (k + W e) = [q, W' q] . [k, e], and likewise for the values.
+        edge: e, edge features [E, F], shared by all heads. Keys and values that add a
+            projection W e need not store it, as q . (k + W e) = [q, W' q] . [k, e], and
+            likewise for the values.
 
     Returns:
         [N_dst, H, C + F]
     """
     check_heads(q, k, v, edge)
-    check_graph(q, k.size(0), rowptr, col, transpose)
-    terms = EdgeTerms(bias, factor, edge)
-    check_terms(q, col.numel(), terms)
     scale = k.size(-1) ** -0.5 if scale is None else scale
-    if not is_fused(q, backend):
-        return reference.csr_attention(q, k, v, rowptr, col, terms, scale)
-    terms = like_queries(terms, q)
-    return library.attention((q, k, v), rowptr, col, transpose or (), terms, scale)
+    terms = EdgeTerms(bias, factor, edge)
+    inputs = AttentionInputs((q, k, v), rowptr, col, transpose or (), terms, scale)
+    return _attention(inputs, backend)
 
 
 def csr_self_attention(
@@ -85,7 +82,7 @@ def csr_self_attention(
     backend: Backend = "auto",
     factor: Tensor | None = None,
 ) -> Tensor:
-    """:func:`csr_attention` within one set of nodes, from one fused projection.
+    """:func:`csr_attention` within one set of nodes, from one packed projection.
 
     The gradient of `qkv` is written as one tensor, without copies.
 
@@ -95,33 +92,32 @@ def csr_self_attention(
         col: The source of every edge, [E].
         transpose: The transposed graph; None for a symmetric one.
         bias: Added to the logits, [E, H].
-        scale: Factor of the logits; 1 / sqrt(C) unless given.
-        backend: Which implementation to take.
+        scale: Factor of the logits; 1 / sqrt(C) by default.
+        backend: Which implementation to use.
         factor: Multiplies the weights, [E, H].
 
     Returns:
         [N, H, C]
     """
     check_packed(qkv)
-    check_graph(qkv, qkv.size(0), rowptr, col, transpose)
-    terms = EdgeTerms(bias, factor)
-    check_terms(qkv, col.numel(), terms)
     scale = qkv.size(-1) ** -0.5 if scale is None else scale
-    if not is_fused(qkv, backend):
-        q, k, v = qkv.unbind(1)
-        return reference.csr_attention(q, k, v, rowptr, col, terms, scale)
-    terms = like_queries(terms, qkv)
-    return library.attention((qkv,), rowptr, col, transpose or (), terms, scale)
+    terms = EdgeTerms(bias, factor)
+    inputs = AttentionInputs((qkv,), rowptr, col, transpose or (), terms, scale)
+    return _attention(inputs, backend)
 
 
-def like_queries(terms: EdgeTerms, q: Tensor) -> EdgeTerms:
-    """The terms as kernels read them: contiguous, in the dtype of the queries."""
-    return EdgeTerms(*(x if x is None else x.to(q.dtype).contiguous() for x in terms))
+def _attention(inputs: AttentionInputs, backend: Backend) -> Tensor:
+    check_graph(inputs)
+    check_terms(inputs)
+    if not is_fused(inputs.qkv[0], backend):
+        return reference.attention(inputs)
+    terms = inputs.terms.to_kernel_layout(inputs.qkv[0])
+    return fused_operator.attention(inputs._replace(terms=terms))
 
 
 def is_fused(x: Tensor, backend: Backend) -> bool:
-    """Whether the fused kernels serve, and not the reference."""
-    available = library.FUSED.get(x.device.type) if x.dtype in library.DTYPES else None
+    """Whether the fused kernels are used, and not the reference."""
+    available = fused_operator.available_backend(x)
     if backend == "auto":
         return available is not None
     if backend not in ("reference", "cpu", "triton"):
@@ -133,6 +129,6 @@ def is_fused(x: Tensor, backend: Backend) -> bool:
             f"backend={backend!r} cannot run here: it needs "
             + ("Numba, " if backend == "cpu" else "Triton, ")
             + f"a {'CPU' if backend == 'cpu' else 'CUDA'} tensor and a floating-point "
-            f'dtype; backend="auto" takes what there is (got {x.dtype} on {x.device})'
+            f'dtype; backend="auto" uses what can run (got {x.dtype} on {x.device})'
         )
     return backend != "reference"

@@ -1,16 +1,16 @@
-"""LayerNorm of every node, with what stands before and after it, in one pass.
+"""LayerNorm of every node, with what comes before and after it, in one pass.
 
-    y = LayerNorm(x + table[row_id]),   then SiLU if asked
+    y = LayerNorm(x + table[row_id]),   then SiLU if `silu`
 
-On the CPU one kernel reads x and writes y, and of the size of x its backward keeps
-nothing but x; everywhere else, and inside `torch.compile`, torch's own operators serve.
+On the CPU one kernel reads x and writes y, and of all tensors [N, D] its backward keeps
+only x. Elsewhere, and inside `torch.compile`, torch's own operators are used.
 """
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from gsdm_pyg.ops.library import cpu
+from gsdm_pyg.ops.fused_operator import cpu
 
 
 def node_norm(
@@ -22,7 +22,7 @@ def node_norm(
     silu: bool = False,
     eps: float = 1e-5,
 ) -> Tensor:
-    """Normalise the rows of x to zero mean and unit variance, then scale and shift.
+    """Normalize the rows of x to zero mean and unit variance, then scale and shift.
 
     Args:
         x: Rows [N, D].
@@ -46,7 +46,7 @@ def node_norm(
     if row_id is not None and table is not None:
         _check_rows(x, table, row_id)
         row_id = row_id.contiguous()
-    return FusedNorm.apply(x, weight, shift, table, row_id, silu, eps)
+    return _FusedNorm.apply(x, weight, shift, table, row_id, silu, eps)
 
 
 def _is_fused(x: Tensor, weight: Tensor, shift: Tensor, table: Tensor | None) -> bool:
@@ -54,7 +54,7 @@ def _is_fused(x: Tensor, weight: Tensor, shift: Tensor, table: Tensor | None) ->
     plain = all(type(t) in (Tensor, torch.nn.Parameter) for t in (x, *rows))
     if cpu is None or torch.compiler.is_compiling() or not plain:
         return False
-    return weight.dim() == shift.dim() == 1 and cpu.norm.fits(x, *rows)
+    return weight.dim() == shift.dim() == 1 and cpu.norm.is_supported(x, *rows)
 
 
 def _check_rows(x: Tensor, table: Tensor, row_id: Tensor) -> None:
@@ -69,30 +69,32 @@ def _check_rows(x: Tensor, table: Tensor, row_id: Tensor) -> None:
         low, high = (int(end) for end in row_id.aminmax())
         if low < 0 or high >= len(table):
             raise IndexError(
-                f"row_id counts rows of the table, 0..{len(table) - 1} "
+                f"row_id must hold rows of the table, 0..{len(table) - 1} "
                 f"(got {low}..{high})."
             )
 
 
-class FusedNorm(torch.autograd.Function):
+class _FusedNorm(torch.autograd.Function):
     """The kernels and their gradient."""
 
     @staticmethod
     def forward(ctx, x, weight, shift, table, row_id, silu, eps):
-        y, stats = cpu.norm.forward(x, weight, shift, table, row_id, silu, eps)
-        ctx.save_for_backward(x, weight, shift, table, row_id, stats)
+        inputs = cpu.norm.NormInputs(x, weight, shift, table, row_id)
+        y, stats = cpu.norm.forward(inputs, silu, eps)
+        ctx.save_for_backward(stats, *inputs)
         ctx.silu = silu
         return y
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx, dy):
-        x, weight, shift, table, row_id, stats = ctx.saved_tensors
+        stats, *inputs = ctx.saved_tensors
+        inputs = cpu.norm.NormInputs(*inputs)
         dx, dweight, dshift = cpu.norm.backward(
-            dy.contiguous(), x, weight, shift, table, row_id, ctx.silu, stats
+            dy.contiguous(), inputs, ctx.silu, stats
         )
         dtable = None
-        if table is not None and ctx.needs_input_grad[3]:
-            index = row_id[:, None].expand_as(dx)
-            dtable = torch.zeros_like(table).scatter_add_(0, index, dx)
+        if inputs.table is not None and ctx.needs_input_grad[3]:
+            index = inputs.row_id[:, None].expand_as(dx)
+            dtable = torch.zeros_like(inputs.table).scatter_add_(0, index, dx)
         return dx, dweight, dshift, dtable, None, None, None

@@ -13,7 +13,7 @@ from torch_geometric.explain.algorithm.utils import set_masks
 
 from gsdm_pyg import GSDM, ProblemBatches, StructuredAttentionConv
 from gsdm_pyg.nn import fused_attention, structured_attention
-from gsdm_pyg.ops import library
+from gsdm_pyg.ops import fused_operator
 from problems import BCMF
 
 HEADS, CHANNELS = 2, 8
@@ -165,7 +165,7 @@ def test_auto_scatters_where_no_kernel_runs(monkeypatch):
     x, edge_index = torch.randn(4, 5), edges_of("path with loops")
     conv = layer("auto")
     expected = conv(x, edge_index)
-    monkeypatch.setattr(library, "FUSED", {})
+    monkeypatch.setattr(fused_operator, "FUSED_BACKENDS", {})
     monkeypatch.setattr(structured_attention, "fused_attention", None)
     assert_close(conv(x, edge_index), expected, rtol=1e-4, atol=1e-5)
     conv.backend = "fused"

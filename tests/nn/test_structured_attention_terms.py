@@ -65,21 +65,27 @@ def test_few_edges_with_many_features_are_projected(dropout, dtype, monkeypatch)
     x, _ = inputs(edges)
     edge_attr = torch.randn(5, 64, dtype=torch.double, requires_grad=True)
     expected = results(scatter, x, edges, edge_attr)
-    monkeypatch.setattr(fused_attention, "attend_features", None)  # not called
+    monkeypatch.setattr(fused_attention, "_attend_with_features", None)  # not called
     for value, theirs in zip(
         results(fused, x, edges, edge_attr), expected, strict=True
     ):
         assert_close(value, theirs)
 
 
-def test_the_transposed_graph_stays_with_the_edge_index():
+def test_the_edge_index_caches_the_transposed_graph(monkeypatch):
     edges = edges_of()
     x, edge_attr = inputs(edges)
-    layer()(x, edges, edge_attr)
-    kept = edges._T_perm
-    assert kept is not None
-    layer()(x, edges, edge_attr)
-    assert edges._T_perm is kept
+    transposes, attend = [], fused_attention.csr_attention
+
+    def record(q, k, v, rowptr, col, transpose, **terms):
+        transposes.append(transpose)
+        return attend(q, k, v, rowptr, col, transpose, **terms)
+
+    monkeypatch.setattr(fused_attention, "csr_attention", record)
+    for _ in range(2):
+        layer()(x, edges, edge_attr)
+    (_, _, perm), (_, _, again) = transposes
+    assert again is perm
 
 
 @pytest.mark.parametrize("options", [{}, {"edge_dim": None}])

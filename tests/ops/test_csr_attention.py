@@ -239,7 +239,7 @@ def test_large_results_are_the_same(channels, dtype, far, symmetric, monkeypatch
         return compiled(*kernel)
 
     monkeypatch.setattr(launch, "compiled", record)
-    monkeypatch.setattr(memory, "LARGE", 4096)  # on huge pages, past the caches
+    monkeypatch.setattr(memory, "LARGE_BYTES", 4096)  # on huge pages, past the caches
     out = csr_self_attention(*args, backend="cpu")
     assert torch.equal(out, expected)
     assert torch.equal(gradients(out, grad, qkv)[0], theirs)

@@ -19,7 +19,7 @@ from torch.autograd import gradcheck
 from torch.testing import assert_close
 
 from gsdm_pyg.ops import csr_attention, csr_self_attention
-from gsdm_pyg.ops.csr import EdgeTerms
+from gsdm_pyg.ops.attention_inputs import EdgeTerms
 
 BACKENDS = ["cpu", "reference"]
 KINDS = [(5, torch.float64), (12, torch.float32)]
@@ -209,8 +209,8 @@ def test_terms_of_any_stride_are_read():
     [
         ({"factor": torch.zeros(3, 2)}, r"factor must be \[E, H\] = \[2, 2\]"),
         ({"factor": torch.zeros(2, 2, requires_grad=True)}, "factor.detach"),
-        ({"edge": torch.zeros(2, 4)}, r"features of edges, here 4"),
-        ({"edge": None}, r"features of edges, here 0"),
+        ({"edge": torch.zeros(2, 4)}, r"F = 4 edge features"),
+        ({"edge": None}, r"F = 0 edge features"),
         ({"edge": torch.zeros(3, 3)}, r"edge must be \[E, F\] = \[2, 3\]"),
         ({"edge": torch.zeros(2, 0), "q": torch.zeros(3, 2, 5)}, "F = 0"),
     ],

@@ -5,7 +5,7 @@ import torch
 from torch.nn import functional as F
 from torch.testing import assert_close
 
-from gsdm_pyg.ops import library, node_norm
+from gsdm_pyg.ops import fused_operator, node_norm
 
 
 def inputs(rows: int, width: int, dtype=torch.float32):
@@ -93,7 +93,7 @@ def test_no_rows_give_no_rows():
     assert not gradient.any()
 
 
-@pytest.mark.skipif(library.cpu is None, reason="Numba is missing")
+@pytest.mark.skipif(fused_operator.cpu is None, reason="Numba is missing")
 def test_rows_outside_of_the_table_are_refused():
     x, weight, shift, table, row_id = inputs(4, 16)
     with pytest.raises(IndexError, match=r"0\.\.4.*got -1\.\.7"):

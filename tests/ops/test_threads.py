@@ -82,7 +82,7 @@ def test_python_threads_can_call_at_the_same_time(several_threads):
 def test_python_threads_stand_in_for_openmp(several_threads, monkeypatch):
     qkv, on = example()
     expected = attend(qkv, on)
-    monkeypatch.setattr(threads, "parallel", None)
+    monkeypatch.setattr(threads, "_gomp_parallel", None)
     assert_close(attend(qkv, on), expected, atol=0.0, rtol=0.0)
 
 
@@ -131,12 +131,13 @@ import sys, torch
 from gsdm_pyg.ops import csr_self_attention
 from gsdm_pyg.ops.cpu import compile
 if sys.argv[1:]:
-    compile.source_digest = lambda: sys.argv[1]  # as if the kernels were new
+    compile._source_digest = lambda: sys.argv[1]  # as if the kernels were new
 qkv = torch.randn(2, 3, 1, 12, requires_grad=True)
 for _ in range(2):
     out = csr_self_attention(qkv, torch.tensor([0, 1, 2]), torch.tensor([1, 0]))
     out.sum().backward()
-print(len(compile.LOADED), sum(kernel.cache_hits for kernel in compile.LOADED))
+kernels = compile.LOADED_KERNELS
+print(len(kernels), sum(kernel.cache_hits for kernel in kernels))
 """
 
 

@@ -19,12 +19,12 @@ NUMBERS = """
 import torch
 from attention_oracle import dense_attention, gradients, graph, random_graph
 from gsdm_pyg.ops import triton_gpu
-from gsdm_pyg.ops.csr import EdgeTerms
-from gsdm_pyg.ops.triton_gpu import launch, parts
+from gsdm_pyg.ops.attention_inputs import AttentionInputs, EdgeTerms
+from gsdm_pyg.ops.triton_gpu import launch, row_chunks
 
 
 def check(on, heads, channels, dtype, symmetric, limit, *terms, features=0):
-    launch.cut_rows = lambda rowptr, edges: parts.cut_rows(rowptr, edges, limit)
+    launch.split_rows = lambda *graph: row_chunks.split_rows(*graph, limit)
     edges = on.source.numel()
     shapes = {"q": (on.num_dst, heads, channels + features)}
     shapes |= {name: (on.num_src, heads, channels) for name in "kv"}
@@ -37,11 +37,11 @@ def check(on, heads, channels, dtype, symmetric, limit, *terms, features=0):
     expected = dense_attention(q, k, v, on, of_edges[0], 0.6, *of_edges[1:])
     qkv = [inputs[name] for name in "qkv"]
     given = EdgeTerms(*(inputs.get(name) for name in EdgeTerms._fields))
-    out, lse = triton_gpu.forward(qkv, on.csr(), given, 0.6)
     transpose = () if symmetric else on.transpose()
+    arguments = AttentionInputs(qkv, *on.csr(), transpose, given, 0.6)
+    out, lse = triton_gpu.forward(arguments)
     grad = torch.randn(shapes["q"]).to(dtype)
-    rest = (on.csr(), transpose, given, 0.6, features > 0)
-    ours = triton_gpu.backward(grad, qkv, out, lse, *rest)
+    ours = triton_gpu.backward(grad, out, lse, features > 0, arguments)
     accuracy = 1e-12 if dtype == torch.float64 else 40 * torch.finfo(dtype).eps
     wanted = [x for name, x in exact.items() if name != "factor"]
     theirs = gradients(expected, grad.double(), *wanted)
@@ -73,9 +73,9 @@ from gsdm_pyg.ops.triton_gpu import backward_kernels, forward_kernels
 SIZES = {"SCALE": 0.3, "ACCUM": triton.language.float32}
 SIZES |= {"BIASED": True, "FACTORED": True, "TERMS": True}
 SIZES |= {"C": 12, "BLOCK_C": 16, "F": 3, "BLOCK_F": 4, "BLOCK_E": 32}
-NUMBERS = "q k v bias factor edges out grad dq dk dv dedge x lse sums delta".split()
-NUMBERS += "k_sums v_sums all_ds all_p".split()
-INDICES = "part_row part_start part_end part_slot owner col perm".split()
+NUMBERS = "q k v bias factor edges out grad dq dk dv dedge x lse delta".split()
+NUMBERS += "partials k_partials v_partials all_ds all_p".split()
+INDICES = "chunk_row chunk_start chunk_end chunk_slot slot_row col perm".split()
 
 
 def kind(name):

@@ -1,8 +1,8 @@
 """CSR attention and norms on the CPU: Numba kernels on short vectors.
 
-From the ground up: `vector`, `vector_math` and `exponential` (one value holds a head's
-channels), `edge_block` (a few edges at once), `task` and `schedule` (what a thread
-computes), the files of kernels (`island_kernels` for batches of small graphs),
+Bottom up: `vector`, `vector_math` and `exponential` (one value holds a head's
+channels), `edge_block` (a few edges at once), `task` and `work_items` (what a thread
+computes), the files of kernels (`component_kernels` for batches of small graphs),
 `compile`, `threads`, `memory`, `launch` and `norm`.
 """
 

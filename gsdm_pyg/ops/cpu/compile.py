@@ -1,4 +1,4 @@
-"""Compiled kernels: specialised on first use, kept in memory and on disk."""
+"""Compiled kernels: specialized on first use, kept in memory and on disk."""
 
 import hashlib
 import logging
@@ -13,14 +13,14 @@ from gsdm_pyg.ops.cpu import (
     backward_edge_kernels,
     backward_kernels,
     combine_kernels,
+    component_kernels,
     forward_kernels,
-    island_kernels,
     norm_kernels,
 )
 
 logger = logging.getLogger("gsdm_pyg")
 
-LOADED: list[Any] = []  # a kernel's code lives as long as its object
+LOADED_KERNELS: list[Any] = []  # a kernel's code lives as long as its object
 
 KERNELS: dict[str, Callable[..., Callable]] = {
     "forward": forward_kernels.make_forward,
@@ -30,16 +30,16 @@ KERNELS: dict[str, Callable[..., Callable]] = {
     "backward_edges": backward_edge_kernels.make_backward_edges,
     "backward_keys": backward_edge_kernels.make_backward_keys,
     "combine_backward": combine_kernels.make_combine_backward,
-    "find_islands": island_kernels.make_find_islands,
-    "backward_islands": island_kernels.make_backward_islands,
+    "find_components": component_kernels.make_find_components,
+    "backward_components": component_kernels.make_backward_components,
     "norm": norm_kernels.make_norm,
     "norm_backward": norm_kernels.make_norm_backward,
 }
 
 
 @cache
-def source_digest() -> str:
-    """Stands for all sources: Numba notices only changes of a kernel's own file."""
+def _source_digest() -> str:
+    """A hash of all sources: Numba notices only changes of a kernel's own file."""
     digest = hashlib.sha256()
     for path in sorted(Path(__file__).parent.glob("*.py")):
         digest.update(path.read_bytes())
@@ -47,10 +47,10 @@ def source_digest() -> str:
 
 
 @cache
-def announce() -> None:
-    """Say once, before the first kernel, that a new machine has to compile."""
+def _announce_compilation() -> None:
+    """Log once, before the first kernel, that a new machine has to compile."""
     cache = Path(__file__).with_name("__pycache__")
-    if not any(cache.glob(f"*{source_digest()}*")):
+    if not any(cache.glob(f"*{_source_digest()}*")):
         logger.warning(
             "Compiling the CPU kernels: the first use of each number of channels and "
             "dtype takes some seconds and is cached on disk."
@@ -59,14 +59,14 @@ def announce() -> None:
 
 @cache
 def compiled(name: str, *options: int | str | bool) -> int:
-    """The address of a kernel, specialised with the options of its `make_*`.
+    """The address of a kernel, specialized with the options of its `make_*`.
 
-    Specialisations differ in their names, so that each has its own files in Numba's
-    cache, which processes can write at the same time.
+    Each specialization has a name, and so files in Numba's cache, of its own: processes
+    can write to the cache at the same time.
     """
-    announce()
+    _announce_compilation()
     function = KERNELS[name](*options)
-    label = "_".join(str(part) for part in (name, *options, source_digest()))
+    label = "_".join(str(part) for part in (name, *options, _source_digest()))
     function.__name__ = function.__qualname__ = label
     signature = types.void(types.int64)
     kernel: Any
@@ -74,5 +74,5 @@ def compiled(name: str, *options: int | str | bool) -> int:
         kernel = cfunc(signature, cache=True, error_model="numpy")(function)
     except RuntimeError:  # no directory to cache in
         kernel = cfunc(signature, error_model="numpy")(function)
-    LOADED.append(kernel)
+    LOADED_KERNELS.append(kernel)
     return kernel.address

@@ -1,13 +1,13 @@
 """A block of edges at once: inner products with, and sums over, the rows they reach.
 
-Before the heads of a row are computed, the byte offsets of its neighbours' data go into
+Before the heads of a row are computed, the byte offsets of its neighbors' data go into
 tables of one entry per edge, one table per tensor. A block is a few consecutive entries
-from the address `entry` on: edge b of the block finds its row at `base` plus the offset
+from the address `entry` on: the row of edge b of the block is at `base` plus the offset
 stored at `entry + b * ENTRY`.
 """
 
 from llvmlite import ir
-from numba.core import types
+from numba import types
 from numba.extending import intrinsic
 
 from gsdm_pyg.ops.cpu.vector import (
@@ -24,28 +24,28 @@ from gsdm_pyg.ops.cpu.vector import (
 )
 from gsdm_pyg.ops.cpu.vector_math import FAST
 
-ENTRY = 8  # bytes of a table per edge
+ENTRY_SIZE = 8  # bytes of a table per edge
 
 
-def emit_address(builder, base, entry, edge):
-    place = builder.add(entry, I64(edge * ENTRY))
+def _emit_address(builder, base, entry, edge):
+    place = builder.add(entry, I64(edge * ENTRY_SIZE))
     offset = builder.load(builder.inttoptr(place, I64.as_pointer()))
     return builder.add(base, offset)
 
 
-def emit_products(builder, x, base, entry, block, storage):
-    """x times the row of each edge, folded: see `emit_folded`."""
+def _emit_products(builder, x, base, entry, block, storage):
+    """x times the row of each edge, folded: see `_emit_folded`."""
     return [
-        emit_folded(builder, x, emit_address(builder, base, entry, edge), storage)
+        _emit_folded(builder, x, _emit_address(builder, base, entry, edge), storage)
         for edge in range(block)
     ]
 
 
-def emit_folded(builder, x, address, storage):
+def _emit_folded(builder, x, address, storage):
     """x times the row at the address, in 8 lanes that add up to the inner product.
 
-    Stretches of 8 channels are multiplied and added one by one: adding halves of one
-    long product would take more instructions.
+    Channels are multiplied and added 8 at a time: adding halves of one long product
+    would take more instructions.
     """
     channels, result = x.type.count, None
     zero = constant(x.type, 0.0)
@@ -65,7 +65,7 @@ def emit_folded(builder, x, address, storage):
     return result
 
 
-def emit_sum_of_four(builder, vectors):
+def _emit_sum_of_four(builder, vectors):
     """Lanes b and 4 + b of the result add up to the sum of all 8 lanes of vector b."""
 
     def add(x, y, low, high):
@@ -78,14 +78,14 @@ def emit_sum_of_four(builder, vectors):
     return add(ab, cd, (0, 1, 8, 9, 4, 5, 12, 13), (2, 3, 10, 11, 6, 7, 14, 15))
 
 
-def emit_totals(builder, vectors):
+def _emit_totals(builder, vectors):
     """The sums over the 8 lanes of 4 or 8 vectors, as one vector of 4 or 8 lanes."""
-    first = emit_sum_of_four(builder, vectors[:4])
+    first = _emit_sum_of_four(builder, vectors[:4])
     if len(vectors) == 4:
         low = emit_shuffle(builder, first, first, range(4))
         high = emit_shuffle(builder, first, first, range(4, 8))
     else:
-        second = emit_sum_of_four(builder, vectors[4:])
+        second = _emit_sum_of_four(builder, vectors[4:])
         low = emit_shuffle(builder, first, second, (0, 1, 2, 3, 8, 9, 10, 11))
         high = emit_shuffle(builder, first, second, (4, 5, 6, 7, 12, 13, 14, 15))
     return builder.fadd(low, high, flags=FAST)
@@ -97,8 +97,8 @@ def dots(typing, x, base, entry, block, storage):
     edges, stored = block.literal_value, storage.literal_value
 
     def codegen(context, builder, sig, args):
-        products = emit_products(builder, *args[:3], edges, stored)
-        return emit_totals(builder, products)
+        products = _emit_products(builder, *args[:3], edges, stored)
+        return _emit_totals(builder, products)
 
     kind = Vector(x.dtype, edges)
     return kind(x, types.int64, types.int64, block, storage), codegen
@@ -110,9 +110,9 @@ def dots_pair(typing, x, x_base, x_entry, y, y_base, y_entry, storage):
     stored = storage.literal_value
 
     def codegen(context, builder, sig, args):
-        products = emit_products(builder, *args[:3], 4, stored)
-        products += emit_products(builder, *args[3:6], 4, stored)
-        return emit_totals(builder, products)
+        products = _emit_products(builder, *args[:3], 4, stored)
+        products += _emit_products(builder, *args[3:6], 4, stored)
+        return _emit_totals(builder, products)
 
     integers = (types.int64, types.int64)
     return Vector(x.dtype, 8)(x, *integers, y, *integers, storage), codegen
@@ -126,8 +126,8 @@ def dots_single(typing, x, x_row, y, y_row, z, z_row, w, w_row, storage):
     def codegen(context, builder, sig, args):
         products = []
         for vector, address in zip(args[0:8:2], args[1:8:2], strict=True):
-            products.append(emit_folded(builder, vector, address, stored))
-        return emit_totals(builder, products)
+            products.append(_emit_folded(builder, vector, address, stored))
+        return _emit_totals(builder, products)
 
     pairs = (x, types.int64) * 4
     return Vector(x.dtype, 4)(*pairs, storage), codegen
@@ -140,7 +140,7 @@ def accumulate(typing, x, weight, base, entry, storage):
 
     def codegen(context, builder, sig, args):
         x, kind = args[0], args[0].type
-        address = emit_address(builder, args[2], args[3], 0)
+        address = _emit_address(builder, args[2], args[3], 0)
         row = emit_load(builder, address, kind.count, stored)
         scalar = builder.load(builder.inttoptr(args[1], kind.element.as_pointer()))
         scaled = builder.fmul(emit_broadcast(builder, scalar, kind), row, flags=FAST)
@@ -158,7 +158,7 @@ def gather(typing, base, entry, block, storage):
     def codegen(context, builder, sig, args):
         result = ir.Constant(context.get_value_type(kind), ir.Undefined)
         for edge in range(edges):
-            address = emit_address(builder, args[0], args[1], edge)
+            address = _emit_address(builder, args[0], args[1], edge)
             value = emit_load(builder, address, 1, stored)
             value = builder.extract_element(value, I32(0))
             result = builder.insert_element(result, value, I32(edge))
@@ -169,13 +169,13 @@ def gather(typing, base, entry, block, storage):
 
 @intrinsic(prefer_literal=True)
 def gather_pairs(typing, base, entry, storage):
-    """Two neighbouring numbers per edge of a block of 4, as two vectors."""
+    """Two adjacent numbers per edge of a block of 4, as two vectors."""
     stored = storage.literal_value
     kind = Vector(computed(stored), 4)
 
     def codegen(context, builder, sig, args):
         a, b, c, d = (
-            emit_load(builder, emit_address(builder, *args[:2], edge), 2, stored)
+            emit_load(builder, _emit_address(builder, *args[:2], edge), 2, stored)
             for edge in range(4)
         )
         ab = emit_shuffle(builder, a, b, range(4))
@@ -195,7 +195,7 @@ def scatter(typing, base, entry, values, storage):
     def codegen(context, builder, sig, args):
         single = ir.VectorType(args[2].type.element, 1)
         for edge in range(values.lanes):
-            address = emit_address(builder, args[0], args[1], edge)
+            address = _emit_address(builder, args[0], args[1], edge)
             value = builder.extract_element(args[2], I32(edge))
             value = emit_broadcast(builder, value, single)
             emit_store(builder, address, value, stored)

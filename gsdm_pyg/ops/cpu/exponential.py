@@ -5,11 +5,11 @@ A call of the C library would spill every vector register around it.
 
 import torch
 from llvmlite import ir
-from numba.core import types
+from numba import types
 from numba.extending import intrinsic
 
 from gsdm_pyg.ops.cpu.vector import F32, F64, I32, I64, constant, emit_load
-from gsdm_pyg.ops.cpu.vector_math import FAST, emit_call, emit_larger
+from gsdm_pyg.ops.cpu.vector_math import FAST, emit_call, emit_maximum
 
 # Minimax polynomials in float32, highest power first: 2^f = 1 + f P(f) on [-1/2, 1/2]
 # to 8e-8 relative, log2(1 + f) = f P(f) on [sqrt(1/2) - 1, sqrt(2) - 1] to 1e-7.
@@ -28,7 +28,7 @@ CONSTANTS = torch.tensor(
 EXP2_AT, LOG2_AT = 2, 2 + len(EXP2)
 
 
-def emit_constants(builder, address, kind, first, count):
+def _emit_constants(builder, address, kind, first, count):
     """`count` entries of CONSTANTS, in every lane of `kind`."""
     vector = kind if isinstance(kind, ir.VectorType) else ir.VectorType(kind, 1)
     values = []
@@ -41,7 +41,7 @@ def emit_constants(builder, address, kind, first, count):
     return values
 
 
-def emit_polynomial(builder, coefficients, x):
+def _emit_polynomial(builder, coefficients, x):
     """Estrin's scheme: shorter chains of dependent instructions than Horner's."""
     terms = list(reversed(coefficients))
     while len(terms) > 1:
@@ -63,14 +63,14 @@ def exp2(typing, x, constants):
         is_vector = isinstance(kind, ir.VectorType)
         if F64 in (kind, getattr(kind, "element", None)):
             return emit_call(builder, "exp2", x)
-        smallest, rounding = emit_constants(builder, args[1], kind, 0, 2)
-        polynomial = emit_constants(builder, args[1], kind, EXP2_AT, len(EXP2))
-        x = emit_larger(builder, x, smallest)
+        smallest, rounding = _emit_constants(builder, args[1], kind, 0, 2)
+        polynomial = _emit_constants(builder, args[1], kind, EXP2_AT, len(EXP2))
+        x = emit_maximum(builder, x, smallest)
         rounded = builder.fadd(x, rounding)
         f = builder.fsub(x, builder.fsub(rounded, rounding))
         bits = ir.VectorType(I32, kind.count) if is_vector else I32
         exponent = builder.shl(builder.bitcast(rounded, bits), constant(bits, 23))
-        power = emit_polynomial(builder, polynomial, f)
+        power = _emit_polynomial(builder, polynomial, f)
         return builder.fmul(power, builder.bitcast(exponent, kind))
 
     return x(x, types.int64), codegen
@@ -88,8 +88,8 @@ def log2(typing, x, constants):
         exponent = builder.ashr(builder.sub(bits, sqrt_half), I32(23))
         mantissa = builder.sub(bits, builder.shl(exponent, I32(23)))
         f = builder.fsub(builder.bitcast(mantissa, F32), F32(1.0))
-        polynomial = emit_constants(builder, args[1], F32, LOG2_AT, len(LOG2))
-        fraction = builder.fmul(emit_polynomial(builder, polynomial, f), f, flags=FAST)
+        polynomial = _emit_constants(builder, args[1], F32, LOG2_AT, len(LOG2))
+        fraction = builder.fmul(_emit_polynomial(builder, polynomial, f), f, flags=FAST)
         return builder.fadd(fraction, builder.sitofp(exponent, F32), flags=FAST)
 
     return x(x, types.int64), codegen

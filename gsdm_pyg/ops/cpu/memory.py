@@ -1,8 +1,8 @@
 """Memory for large results.
 
-The C library takes blocks above 32 MiB fresh from the system each time and gives them
-back when they are freed. Writing to them for the first time costs a fault per page of
-4 KiB, as much as the attention itself; huge pages make it one per 2 MiB.
+The C library requests blocks above 32 MiB from the system each time and returns them
+when they are freed. The first write to each page of 4 KiB costs a page fault, in all as
+much as the attention itself; with huge pages there is one fault per 2 MiB.
 """
 
 import ctypes
@@ -12,18 +12,18 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-LARGE = 32 * 2**20  # bytes
-ADVICE = getattr(mmap, "MADV_HUGEPAGE", None)  # Linux only
+LARGE_BYTES = 32 * 2**20
+_HUGE_PAGES = getattr(mmap, "MADV_HUGEPAGE", None)  # Linux only
 
 
 def empty(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
-    """`torch.empty`, on huge pages where the system grants them and it is large."""
+    """`torch.empty` on the CPU, on huge pages if large and if the system has them."""
     tensor = torch.empty(shape, dtype=dtype, device="cpu")
     size = tensor.nbytes
-    if ADVICE is not None and size > LARGE:
+    if _HUGE_PAGES is not None and size > LARGE_BYTES:
         page = mmap.PAGESIZE
         start = -(-tensor.data_ptr() // page) * page
         length = (tensor.data_ptr() + size - start) // page * page
         advise = ctypes.CDLL(None).madvise
-        advise(ctypes.c_void_p(start), ctypes.c_size_t(length), ADVICE)
+        advise(ctypes.c_void_p(start), ctypes.c_size_t(length), _HUGE_PAGES)
     return tensor

@@ -1,6 +1,7 @@
-"""Tensors in, tensors out: runs the kernels that normalise rows."""
+"""Tensors in, tensors out: runs the kernels that normalize rows."""
 
 import ctypes
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -8,17 +9,27 @@ from torch import Tensor
 from gsdm_pyg.ops.cpu.compile import compiled
 from gsdm_pyg.ops.cpu.exponential import CONSTANTS
 from gsdm_pyg.ops.cpu.memory import empty
-from gsdm_pyg.ops.cpu.norm_kernels import LANES, ROWS
+from gsdm_pyg.ops.cpu.norm_kernels import LANES, ROWS_PER_ITEM
 from gsdm_pyg.ops.cpu.task import Task
-from gsdm_pyg.ops.cpu.threads import run
+from gsdm_pyg.ops.cpu.threads import run_kernel
 
-WIDEST = 1024  # of the rows that the kernels are compiled for
+MAX_WIDTH = 1024  # of the rows that the kernels are compiled for
 
 
-def fits(x: Tensor, *rows: Tensor) -> bool:
-    """Whether the kernels take x [N, D] with these rows [D] or tables of them."""
+class NormInputs(NamedTuple):
+    """Inputs of LayerNorm(x + table[row_id]) * weight + shift."""
+
+    x: Tensor  # [N, D]
+    weight: Tensor  # [D]
+    shift: Tensor  # [D]
+    table: Tensor | None  # [M, D]
+    row_id: Tensor | None  # [N]
+
+
+def is_supported(x: Tensor, *rows: Tensor) -> bool:
+    """Whether the kernels accept x [N, D] with these rows [D] or tables of them."""
     width = x.size(-1)
-    if x.dim() != 2 or width % LANES or not 0 < width <= WIDEST:
+    if x.dim() != 2 or width % LANES or not 0 < width <= MAX_WIDTH:
         return False
     return all(
         t.is_cpu
@@ -29,66 +40,39 @@ def fits(x: Tensor, *rows: Tensor) -> bool:
     )
 
 
-def launch(
-    name: str,
-    x: Tensor,
-    weight: Tensor,
-    shift: Tensor,
-    table: Tensor | None,
-    row_id: Tensor | None,
-    silu: bool,
-    eps: float = 0.0,
-    **addresses: int,
-) -> None:
-    """Run the kernel `name` over all rows of x."""
-    task = Task()
-    task.scale, task.rows = eps, x.size(0)
-    task.pieces = -(-x.size(0) // ROWS)
-    task.constants = CONSTANTS.data_ptr()
-    task.x, task.weight, task.shift = (t.data_ptr() for t in (x, weight, shift))
-    if table is not None and row_id is not None:
-        task.table, task.row_id = table.data_ptr(), row_id.data_ptr()
-    for field, address in addresses.items():
-        setattr(task, field, address)
-    kernel = compiled(name, x.size(1), silu, table is not None)
-    threads = min(torch.get_num_threads(), task.pieces)
-    run(kernel, ctypes.addressof(task), threads)
-
-
-def forward(
-    x: Tensor,
-    weight: Tensor,
-    shift: Tensor,
-    table: Tensor | None,
-    row_id: Tensor | None,
-    silu: bool,
-    eps: float,
-) -> tuple[Tensor, Tensor]:
+def forward(inputs: NormInputs, silu: bool, eps: float) -> tuple[Tensor, Tensor]:
     """The result [N, D], and mean and rstd of every row, [N, 2]."""
+    x = inputs.x
     y = empty(x.shape, x.dtype)
     stats = empty((x.size(0), 2), x.dtype)
-    if len(x):
-        addresses = {"y": y.data_ptr(), "stats": stats.data_ptr()}
-        launch("norm", x, weight, shift, table, row_id, silu, eps, **addresses)
+    _run("norm", inputs, silu, eps, y=y, stats=stats)
     return y, stats
 
 
 def backward(
-    dy: Tensor,
-    x: Tensor,
-    weight: Tensor,
-    shift: Tensor,
-    table: Tensor | None,
-    row_id: Tensor | None,
-    silu: bool,
-    stats: Tensor,
+    dy: Tensor, inputs: NormInputs, silu: bool, stats: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients of x + table[row_id], of weight and of shift."""
+    x = inputs.x
     dx = empty(x.shape, x.dtype)
-    parts = empty((-(-x.size(0) // ROWS), 2, x.size(1)), x.dtype)
-    if len(x):
-        addresses = {"dy": dy, "stats": stats, "dx": dx, "parts": parts}
-        at = {name: tensor.data_ptr() for name, tensor in addresses.items()}
-        launch("norm_backward", x, weight, shift, table, row_id, silu, **at)
-    dweight, dshift = parts.sum(0)
+    partials = empty((-(-x.size(0) // ROWS_PER_ITEM), 2, x.size(1)), x.dtype)
+    _run("norm_backward", inputs, silu, dy=dy, stats=stats, dx=dx, partials=partials)
+    dweight, dshift = partials.sum(0)
     return dx, dweight, dshift
+
+
+def _run(
+    name: str, inputs: NormInputs, silu: bool, eps: float = 0.0, **others: Tensor
+) -> None:
+    """Run the kernel `name` over all rows of x; `others` are fields of the task."""
+    num_rows, width = inputs.x.shape
+    if num_rows == 0:
+        return
+    task = Task(scale=eps, num_rows=num_rows, constants=CONSTANTS.data_ptr())
+    task.num_items = -(-num_rows // ROWS_PER_ITEM)
+    for field, tensor in (inputs._asdict() | others).items():
+        if tensor is not None:
+            setattr(task, field, tensor.data_ptr())
+    kernel = compiled(name, width, silu, inputs.table is not None)
+    threads = min(torch.get_num_threads(), task.num_items)
+    run_kernel(kernel, ctypes.addressof(task), threads)

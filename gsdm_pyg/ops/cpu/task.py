@@ -2,36 +2,36 @@
 
 import ctypes
 
-from numba.core import types
+from numba import types
 from numba.extending import intrinsic
 
 from gsdm_pyg.ops.cpu.vector import F64, I64
 
-NUMBERS = "counter pieces threads room hubs invalid rows sources edges heads "
-NUMBERS += "index_size num_islands pitch"
-ADDRESSES = "rowptr col perm lse stats constants rooms owners parts islands "
-ADDRESSES += "bias factor edge dedge p ds "  # of edges
+NUMBERS = "counter num_items threads workspace_size hubs invalid index_size "
+NUMBERS += "num_rows num_cols num_edges heads num_components edge_array_size"
+ADDRESSES = "rowptr col perm lse stats constants workspaces slot_rows partials "
+ADDRESSES += "components bias factor edge dedge p ds "
 ADDRESSES += "x dx y dy weight shift table row_id"  # of norms
 TENSORS = "q k v out grad dq dk dv"
 
 
-class Rows(ctypes.Structure):
+class StridedTensor(ctypes.Structure):
     """A tensor [N, H, C] in memory: address and strides of rows and heads, in bytes."""
 
     _fields_ = [(name, ctypes.c_int64) for name in ("address", "row", "head")]
 
 
 class Task(ctypes.Structure):
-    """Numbers, addresses and tensors; what is not filled in is 0."""
+    """Numbers, addresses and tensors; 0 by default."""
 
     _fields_ = [
         ("scale", ctypes.c_double),
         *((name, ctypes.c_int64) for name in f"{NUMBERS} {ADDRESSES}".split()),
-        *((name, Rows) for name in TENSORS.split()),
+        *((name, StridedTensor) for name in TENSORS.split()),
     ]
 
 
-def emit_field(builder, task, name, place=0):
+def _emit_field(builder, task, name, place=0):
     """A pointer to the field `name` of the task, or to one of the numbers in it."""
     kind = F64 if name == "scale" else I64
     address = builder.add(task, I64(getattr(Task, name).offset + 8 * place))
@@ -45,7 +45,7 @@ def field(typing, task, name):
     kind = types.float64 if label == "scale" else types.int64
 
     def codegen(context, builder, sig, args):
-        return builder.load(emit_field(builder, args[0], label))
+        return builder.load(_emit_field(builder, args[0], label))
 
     return kind(types.int64, name), codegen
 
@@ -56,7 +56,7 @@ def set_field(typing, task, name, value):
     label = name.literal_value
 
     def codegen(context, builder, sig, args):
-        builder.store(args[2], emit_field(builder, args[0], label))
+        builder.store(args[2], _emit_field(builder, args[0], label))
         return context.get_dummy_value()
 
     return types.void(types.int64, name, types.int64), codegen
@@ -64,11 +64,11 @@ def set_field(typing, task, name, value):
 
 @intrinsic(prefer_literal=True)
 def fetch_add(typing, task, name, value):
-    """Add to a field atomically; returns what it held before."""
+    """Add to a field atomically; returns the value before."""
     label = name.literal_value
 
     def codegen(context, builder, sig, args):
-        pointer = emit_field(builder, args[0], label)
+        pointer = _emit_field(builder, args[0], label)
         return builder.atomic_rmw("add", pointer, args[2], "monotonic")
 
     return types.int64(types.int64, name, types.int64), codegen
@@ -81,7 +81,7 @@ def tensor(typing, task, name):
 
     def codegen(context, builder, sig, args):
         values = [
-            builder.load(emit_field(builder, args[0], label, place))
+            builder.load(_emit_field(builder, args[0], label, place))
             for place in range(3)
         ]
         return context.make_tuple(builder, sig.return_type, values)

@@ -11,7 +11,7 @@ intrinsics are what kernels call.
 """
 
 from llvmlite import ir
-from numba.core import cgutils, types
+from numba import types
 from numba.extending import intrinsic, models, register_model
 
 LINE = 64  # bytes of a cache line
@@ -48,7 +48,7 @@ def constant(kind, value):
 
 
 def emit_shuffle(builder, a, b, lanes):
-    """The given lanes of a and b, counted through."""
+    """The given lanes of a and b; those of b are counted after those of a."""
     mask = ir.Constant(ir.VectorType(I32, len(lanes)), list(lanes))
     return builder.shuffle_vector(a, b, mask)
 
@@ -86,12 +86,12 @@ def emit_store(builder, address, value, storage, align=None):
     if storage == "float16":
         value = builder.fptrunc(value, ir.VectorType(STORED[storage], value.type.count))
     if storage == "bfloat16":
-        value = emit_bfloat16(builder, value)
+        value = _emit_bfloat16(builder, value)
     pointer = builder.inttoptr(address, value.type.as_pointer())
     return builder.store(value, pointer, align=align or BYTES[storage])
 
 
-def emit_bfloat16(builder, value):
+def _emit_bfloat16(builder, value):
     bits = ir.VectorType(I32, value.type.count)
     word = builder.bitcast(value, bits)
     odd = builder.and_(builder.lshr(word, constant(bits, 16)), constant(bits, 1))
@@ -126,9 +126,9 @@ def store(typing, address, vector, storage):
 
 
 @intrinsic(prefer_literal=True)
-def store_result(typing, address, vector, storage, far):
-    """`store`; if `far`, whole cache lines past the caches, without reading them."""
-    stored, align = storage.literal_value, LINE if far.literal_value else None
+def store_result(typing, address, vector, storage, nontemporal):
+    """`store`; if `nontemporal`, whole cache lines past the caches."""
+    stored, align = storage.literal_value, LINE if nontemporal.literal_value else None
 
     def codegen(context, builder, sig, args):
         instruction = emit_store(builder, args[0], args[1], stored, align)
@@ -137,12 +137,12 @@ def store_result(typing, address, vector, storage, far):
             instruction.set_metadata("nontemporal", once)
         return context.get_dummy_value()
 
-    return types.void(types.int64, vector, storage, far), codegen
+    return types.void(types.int64, vector, storage, nontemporal), codegen
 
 
 @intrinsic
-def finish_writes(typing):
-    """Wait until other threads see what `store_result` wrote."""
+def fence(typing):
+    """Wait until other threads see nontemporal stores."""
 
     def codegen(context, builder, sig, args):
         builder.fence("seq_cst")
@@ -188,14 +188,12 @@ def write(typing, address, value):
 
 
 @intrinsic(prefer_literal=True)
-def expect_write(typing, address, size):
+def prefetch_write(typing, address, size):
     """Fetch the cache lines of `size` bytes that will soon be written."""
 
     def codegen(context, builder, sig, args):
         kind = ir.FunctionType(ir.VoidType(), [I8.as_pointer(), I32, I32, I32])
-        prefetch = cgutils.get_or_insert_function(
-            builder.module, kind, "llvm.prefetch.p0"
-        )
+        prefetch = builder.module.declare_intrinsic("llvm.prefetch.p0", (), kind)
         for offset in range(0, size.literal_value, LINE):
             address = builder.add(args[0], I64(offset))
             pointer = builder.inttoptr(address, I8.as_pointer())

@@ -3,9 +3,8 @@
 import operator
 
 from llvmlite import ir
-from numba.core import cgutils, types
-from numba.core.typing.templates import AbstractTemplate, infer_global, signature
-from numba.extending import intrinsic, lower_builtin
+from numba import types
+from numba.extending import intrinsic, lower_builtin, type_callable
 
 from gsdm_pyg.ops.cpu.vector import (
     COMPUTED,
@@ -21,15 +20,16 @@ from gsdm_pyg.ops.cpu.vector import (
 FAST = ("reassoc", "contract", "nsz")  # NaN and infinity keep their meaning
 
 
-def define_operator(function, instruction):
+def _define_operator(function, instruction):
     """Let `function` (operator.add, ...) work lane by lane; numbers are broadcast."""
 
-    @infer_global(function)
-    class Template(AbstractTemplate):
-        def generic(self, args, kws):
-            vectors = [arg for arg in args if isinstance(arg, Vector)]
-            if len(args) == 2 and vectors and not kws:
-                return signature(vectors[0], *args)
+    @type_callable(function)
+    def type_operator(context):
+        def result(left, right):
+            vectors = [arg for arg in (left, right) if isinstance(arg, Vector)]
+            return vectors[0] if vectors else None
+
+        return result
 
     def codegen(context, builder, sig, args):
         kind = context.get_value_type(sig.return_type)
@@ -41,10 +41,10 @@ def define_operator(function, instruction):
     lower_builtin(function, types.Float, Vector)(codegen)
 
 
-define_operator(operator.add, "fadd")
-define_operator(operator.sub, "fsub")
-define_operator(operator.mul, "fmul")
-define_operator(operator.truediv, "fdiv")
+_define_operator(operator.add, "fadd")
+_define_operator(operator.sub, "fsub")
+_define_operator(operator.mul, "fmul")
+_define_operator(operator.truediv, "fdiv")
 
 
 def emit_call(builder, name, x, first=()):
@@ -53,20 +53,19 @@ def emit_call(builder, name, x, first=()):
     element = x.type.element if is_vector else x.type
     lanes = f"v{x.type.count}" if is_vector else ""
     kind = element if first else x.type
-    function = cgutils.get_or_insert_function(
-        builder.module,
-        ir.FunctionType(kind, [arg.type for arg in (*first, x)]),
+    function = builder.module.declare_intrinsic(
         f"llvm.{name}.{lanes}{'f64' if element == F64 else 'f32'}",
+        fnty=ir.FunctionType(kind, [arg.type for arg in (*first, x)]),
     )
     return builder.call(function, [*first, x], fastmath=FAST)
 
 
-def emit_larger(builder, a, b):
+def emit_maximum(builder, a, b):
     return builder.select(builder.fcmp_ordered("olt", a, b), b, a)
 
 
 @intrinsic(prefer_literal=True)
-def number(typing, value, storage):
+def scalar(typing, value, storage):
     """A number in the type that values stored as `storage` compute in."""
     kind = computed(storage.literal_value)
 
@@ -77,7 +76,7 @@ def number(typing, value, storage):
 
 
 @intrinsic(prefer_literal=True)
-def filled(typing, lanes, value, storage):
+def full(typing, lanes, value, storage):
     """A vector with `value` in every lane, in the computing type of `storage`."""
     kind = Vector(computed(storage.literal_value), lanes.literal_value)
 
@@ -88,17 +87,17 @@ def filled(typing, lanes, value, storage):
 
 
 @intrinsic
-def larger(typing, a, b):
-    """The larger of two vectors, lane by lane."""
+def maximum(typing, a, b):
+    """The maximum of two vectors, lane by lane."""
 
     def codegen(context, builder, sig, args):
-        return emit_larger(builder, *args)
+        return emit_maximum(builder, *args)
 
     return a(a, b), codegen
 
 
 @intrinsic
-def largest(typing, vector):
+def reduce_max(typing, vector):
     """The largest lane of a vector of 2, 4, 8, ... lanes."""
 
     def codegen(context, builder, sig, args):
@@ -107,14 +106,14 @@ def largest(typing, vector):
             half, count = value.type.count // 2, value.type.count
             low = emit_shuffle(builder, value, value, range(half))
             high = emit_shuffle(builder, value, value, range(half, count))
-            value = emit_larger(builder, low, high)
+            value = emit_maximum(builder, low, high)
         return builder.extract_element(value, I32(0))
 
     return vector.dtype(vector), codegen
 
 
 @intrinsic
-def total(typing, vector):
+def reduce_sum(typing, vector):
     """The sum of all lanes."""
 
     def codegen(context, builder, sig, args):
@@ -141,8 +140,8 @@ def keep_first(typing, vector, count, other):
 
 
 @intrinsic
-def join(typing, low, high):
-    """Two vectors behind one another; a number is broadcast to the other's lanes."""
+def concat(typing, low, high):
+    """The lanes of two vectors; a number is broadcast to the other's lanes."""
     part = high if isinstance(high, Vector) else low
     kind = Vector(part.dtype, 2 * part.lanes)
 

@@ -1,7 +1,7 @@
 """CSR attention on the GPU: Triton kernels of the same algorithm as on the CPU.
 
-`parts` cuts rows into pieces of bounded length, the files of kernels compute them, and
-`launch` goes from tensors to tensors. Importing this package imports Triton.
+`row_chunks` splits rows into chunks of bounded length, the files of kernels compute
+them, and `launch` goes from tensors to tensors. Importing this package imports Triton.
 """
 
 from gsdm_pyg.ops.triton_gpu.launch import backward, forward

@@ -1,14 +1,14 @@
 """Triton kernels of the backward pass.
 
-The formulas stand in `ops.cpu.backward_kernels` and, with terms of edges,
-`ops.cpu.backward_edge_kernels`. With terms (TERMS) the kernel of queries leaves the
-weights ds and p of all edges, [E, H], and those of keys and of edges add up with them.
+The formulas are in `ops.cpu.backward_kernels` and, with terms per edge,
+`ops.cpu.backward_edge_kernels`. With terms (TERMS) the kernel of queries stores the
+weights ds and p of all edges, [E, H], and those of keys and of edges read them.
 """
 
 import triton
 import triton.language as tl
 
-from gsdm_pyg.ops.triton_gpu.rows import load_row, load_rows, store_row
+from gsdm_pyg.ops.triton_gpu.load_store import load_row, load_rows, store_row
 
 LOG2_E: tl.constexpr = tl.constexpr(1.4426950408889634)
 LOG_2: tl.constexpr = tl.constexpr(0.6931471805599453)
@@ -16,18 +16,18 @@ LOG_2: tl.constexpr = tl.constexpr(0.6931471805599453)
 
 @triton.jit
 def query_kernel(
-    q, k, v, bias, factor, edges, grad, lse, delta, dq, all_ds, all_p, sums,
-    part_row, part_start, part_end, part_slot, col,
+    q, k, v, bias, factor, edges, grad, lse, delta, dq, all_ds, all_p, partials,
+    chunk_row, chunk_start, chunk_end, chunk_slot, col,
     q_row, q_head, k_row, k_head, v_row, v_head, grad_row, grad_head, dq_row, dq_head,
     heads,
     SCALE: tl.constexpr, BIASED: tl.constexpr, FACTORED: tl.constexpr,
     TERMS: tl.constexpr, ACCUM: tl.constexpr, C: tl.constexpr, BLOCK_C: tl.constexpr,
     F: tl.constexpr, BLOCK_F: tl.constexpr, BLOCK_E: tl.constexpr,
 ):  # fmt: skip
-    """dq of a row, or of a cut row's part, and the weights of its edges."""
-    part, head = tl.program_id(0), tl.program_id(1)
-    row, slot = tl.load(part_row + part), tl.load(part_slot + part)
-    start, end = tl.load(part_start + part), tl.load(part_end + part)
+    """dq of a row, or a split row's partial result, and the weights of its edges."""
+    chunk, head = tl.program_id(0), tl.program_id(1)
+    row, slot = tl.load(chunk_row + chunk), tl.load(chunk_slot + chunk)
+    start, end = tl.load(chunk_start + chunk), tl.load(chunk_end + chunk)
     if row >= 0:
         q_i = load_row(q, row, head, q_row, q_head, C, BLOCK_C).to(ACCUM) * SCALE
         grad_i = load_row(grad, row, head, grad_row, grad_head, C, BLOCK_C).to(ACCUM)
@@ -72,22 +72,24 @@ def query_kernel(
             store_row(dq, total, row, head, dq_row, dq_head, C, BLOCK_C)
             store_row(dq + C, f_total, row, head, dq_row, dq_head, F, BLOCK_F)
         else:
-            sums_row = heads * (C + F)
-            store_row(sums, total, slot, head, sums_row, C + F, C, BLOCK_C)
-            store_row(sums + C, f_total, slot, head, sums_row, C + F, F, BLOCK_F)
+            partials_row = heads * (C + F)
+            store_row(partials, total, slot, head, partials_row, C + F, C, BLOCK_C)
+            store_row(
+                partials + C, f_total, slot, head, partials_row, C + F, F, BLOCK_F
+            )
 
 
 @triton.jit
 def edge_kernel(
-    q, grad, all_ds, all_p, dedge, part_row, part_start, part_end,
+    q, grad, all_ds, all_p, dedge, chunk_row, chunk_start, chunk_end,
     q_row, q_head, grad_row, grad_head, heads,
     SCALE: tl.constexpr, ACCUM: tl.constexpr, C: tl.constexpr,
     F: tl.constexpr, BLOCK_F: tl.constexpr, BLOCK_E: tl.constexpr,
 ):  # fmt: skip
-    """dedge of the edges of a row, or of a cut row's part: a sum over heads."""
-    part = tl.program_id(0)
-    row = tl.load(part_row + part)
-    start, end = tl.load(part_start + part), tl.load(part_end + part)
+    """dedge of the edges of a row, or of a split row's chunk: a sum over heads."""
+    chunk = tl.program_id(0)
+    row = tl.load(chunk_row + chunk)
+    start, end = tl.load(chunk_start + chunk), tl.load(chunk_end + chunk)
     if row >= 0:
         for first in range(start, end, BLOCK_E):
             edge = first + tl.arange(0, BLOCK_E)
@@ -107,17 +109,17 @@ def edge_kernel(
 
 @triton.jit
 def key_kernel(
-    q, k, v, grad, lse, delta, all_ds, all_p, dk, dv, k_sums, v_sums,
-    part_row, part_start, part_end, part_slot, col, perm,
+    q, k, v, grad, lse, delta, all_ds, all_p, dk, dv, k_partials, v_partials,
+    chunk_row, chunk_start, chunk_end, chunk_slot, col, perm,
     q_row, q_head, k_row, k_head, v_row, v_head, grad_row, grad_head,
     dk_row, dk_head, dv_row, dv_head, heads,
     SCALE: tl.constexpr, TERMS: tl.constexpr, ACCUM: tl.constexpr,
     C: tl.constexpr, BLOCK_C: tl.constexpr, BLOCK_E: tl.constexpr,
 ):  # fmt: skip
-    """dk and dv of a row of the transposed graph, or of a cut row's part."""
-    part, head = tl.program_id(0), tl.program_id(1)
-    row, slot = tl.load(part_row + part), tl.load(part_slot + part)
-    start, end = tl.load(part_start + part), tl.load(part_end + part)
+    """dk and dv of a row of the transposed graph, or a split row's partial results."""
+    chunk, head = tl.program_id(0), tl.program_id(1)
+    row, slot = tl.load(chunk_row + chunk), tl.load(chunk_slot + chunk)
+    start, end = tl.load(chunk_start + chunk), tl.load(chunk_end + chunk)
     if row >= 0:
         k_j = load_row(k, row, head, k_row, k_head, C, BLOCK_C).to(ACCUM) * SCALE
         v_j = load_row(v, row, head, v_row, v_head, C, BLOCK_C).to(ACCUM)
@@ -147,24 +149,24 @@ def key_kernel(
             store_row(dk, k_total, row, head, dk_row, dk_head, C, BLOCK_C)
             store_row(dv, v_total, row, head, dv_row, dv_head, C, BLOCK_C)
         else:
-            store_row(k_sums, k_total, slot, head, heads * C, C, C, BLOCK_C)
-            store_row(v_sums, v_total, slot, head, heads * C, C, C, BLOCK_C)
+            store_row(k_partials, k_total, slot, head, heads * C, C, C, BLOCK_C)
+            store_row(v_partials, v_total, slot, head, heads * C, C, C, BLOCK_C)
 
 
 @triton.jit
 def combine_backward_kernel(
-    x, sums, owner, x_row, x_head, heads,
+    x, partials, slot_row, x_row, x_head, heads,
     ACCUM: tl.constexpr, C: tl.constexpr, BLOCK_C: tl.constexpr,
 ):  # fmt: skip
-    """The gradient of a cut row: one program per slot, of which a row's first works."""
+    """The gradient of a split row: one program per slot; only a row's first works."""
     slot, head = tl.program_id(0), tl.program_id(1)
-    row = tl.load(owner + slot)
-    first = (slot == 0) | (tl.load(owner + tl.maximum(slot - 1, 0)) != row)
+    row = tl.load(slot_row + slot)
+    first = (slot == 0) | (tl.load(slot_row + tl.maximum(slot - 1, 0)) != row)
     if (row >= 0) & first:
         total = tl.zeros((BLOCK_C,), ACCUM)
         same = row
         while same == row:
-            total += load_row(sums, slot, head, heads * C, C, C, BLOCK_C)
+            total += load_row(partials, slot, head, heads * C, C, C, BLOCK_C)
             slot += 1
-            same = tl.load(owner + slot)
+            same = tl.load(slot_row + slot)
         store_row(x, total, row, head, x_row, x_head, C, BLOCK_C)

@@ -1,14 +1,13 @@
-"""Tensors in, tensors out: cuts the rows and starts the Triton kernels."""
+"""Tensors in, tensors out: splits the rows and launches the Triton kernels."""
 
 import math
-from collections.abc import Sequence
 
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
-from gsdm_pyg.ops.csr import EdgeTerms
+from gsdm_pyg.ops.attention_inputs import AttentionInputs, EdgeTerms, unpack_qkv
 from gsdm_pyg.ops.triton_gpu.backward_kernels import (
     combine_backward_kernel,
     edge_kernel,
@@ -19,151 +18,142 @@ from gsdm_pyg.ops.triton_gpu.forward_kernels import (
     combine_forward_kernel,
     forward_kernel,
 )
-from gsdm_pyg.ops.triton_gpu.parts import Parts, cut_rows
+from gsdm_pyg.ops.triton_gpu.row_chunks import RowChunks, split_rows
 
-Graph = tuple[Tensor, Tensor]  # rowptr [rows + 1], col [E]
 LOG2_E = math.log2(math.e)
 
 
-def constants(channels: int, accum: torch.dtype) -> dict:
-    """What kernels are specialised on: channels, and the type that sums run in."""
+def _channel_options(channels: int, accum: torch.dtype) -> dict:
+    """Compile-time options of a kernel: the channels, and the dtype of sums."""
     kind = tl.float64 if accum == torch.float64 else tl.float32
     return {"ACCUM": kind, "C": channels, "BLOCK_C": triton.next_power_of_2(channels)}
 
 
-def constants_of_edges(features: int) -> dict:
+def _feature_options(features: int) -> dict:
     return {"F": features, "BLOCK_F": triton.next_power_of_2(max(features, 1))}
 
 
-def block_of_edges(width: int) -> int:
+def _edges_per_block(width: int) -> int:
     """Edges that a program loads at once: up to 4096 numbers of each tensor."""
     return max(1, min(32, 4096 // triton.next_power_of_2(width)))
 
 
-def strides(*tensors: Tensor) -> list[int]:
+def _strides(*tensors: Tensor) -> list[int]:
     """Strides of rows and heads, of all tensors [N, H, C]."""
     return [stride for tensor in tensors for stride in tensor.stride()[:2]]
 
 
-def split(qkv: Sequence[Tensor]) -> Sequence[Tensor]:
-    """Queries, keys and values, from three tensors or one packed [N, 3, H, C]."""
-    return qkv if len(qkv) == 3 else qkv[0].unbind(1)
+def _or_placeholder(terms: EdgeTerms, tensor: Tensor) -> list[Tensor]:
+    """The terms, and `tensor` for each missing one: kernels get it, and ignore it."""
+    return [tensor if term is None else term for term in terms]
 
 
-def forward(
-    qkv: Sequence[Tensor], graph: Graph, terms: EdgeTerms, scale: float
-) -> tuple[Tensor, Tensor]:
+def forward(inputs: AttentionInputs) -> tuple[Tensor, Tensor]:
     """out [N_dst, H, C + F], and log2 of every softmax's denominator, [N_dst, H]."""
-    q, k, v = split(qkv)
-    rowptr, col = graph
+    (q, k, v), col, terms = unpack_qkv(inputs.qkv), inputs.col, inputs.terms
     rows, heads, width = q.shape
     accum = torch.float64 if q.dtype == torch.float64 else torch.float32
     out = q.new_empty(q.shape)
     lse = q.new_empty((rows, heads), dtype=accum)
-    parts = cut_rows(rowptr, col.numel())
-    sums = lse.new_empty(parts.num_slots, heads, width + 2)
+    chunks = split_rows(inputs.rowptr, col.numel())
+    partials = lse.new_empty(chunks.num_slots, heads, width + 2)
     if out.numel() == 0:
         return out, lse
-    forward_kernel[(parts.row.numel(), heads)](
-        *(q, k, v, *or_any(terms, q), out, lse, sums),
-        *(parts.row, parts.start, parts.end, parts.slot, col),
-        *strides(q, k, v),
+    forward_kernel[(chunks.row.numel(), heads)](
+        *(q, k, v, *_or_placeholder(terms, q), out, lse, partials),
+        *(chunks.row, chunks.start, chunks.end, chunks.slot, col),
+        *_strides(q, k, v),
         heads,
-        SCALE=scale * LOG2_E,
+        SCALE=inputs.scale * LOG2_E,
         BIASED=terms.bias is not None,
         FACTORED=terms.factor is not None,
-        BLOCK_E=block_of_edges(width),
-        **constants(k.size(-1), accum),
-        **constants_of_edges(width - k.size(-1)),
+        BLOCK_E=_edges_per_block(width),
+        **_channel_options(k.size(-1), accum),
+        **_feature_options(width - k.size(-1)),
     )
-    if parts.num_slots:
-        combine_forward_kernel[(parts.num_slots, heads)](
-            out, lse, sums, parts.owner, heads, **constants(width, accum)
+    if chunks.num_slots:
+        combine_forward_kernel[(chunks.num_slots, heads)](
+            out, lse, partials, chunks.slot_row, heads, **_channel_options(width, accum)
         )
     return out, lse
 
 
-def or_any(terms: EdgeTerms, tensor: Tensor) -> list[Tensor]:
-    """The terms; some tensor in the place of one that is missing and is not read."""
-    return [tensor if term is None else term for term in terms]
-
-
 def backward(
-    grad: Tensor,
-    qkv: Sequence[Tensor],
-    out: Tensor,
-    lse: Tensor,
-    graph: Graph,
-    transpose: Sequence[Tensor],
-    terms: EdgeTerms,
-    scale: float,
-    edge_grad: bool,
+    grad: Tensor, out: Tensor, lse: Tensor, edge_grad: bool, inputs: AttentionInputs
 ) -> list[Tensor]:
     """Gradients of q, k and v, packed as they were, then of bias and edge if given.
 
-    That of `edge` has no rows unless `edge_grad` says that it is wanted.
+    That of `edge` has no rows unless `edge_grad`.
     """
-    q, k, v = split(qkv)
-    grads = [x.new_empty(x.shape) for x in qkv]
-    dq, dk, dv = split(grads)
-    rowptr, col = graph
+    (q, k, v), terms = unpack_qkv(inputs.qkv), inputs.terms
+    grads = [x.new_empty(x.shape) for x in inputs.qkv]
+    dq, dk, dv = unpack_qkv(grads)
+    rowptr, col = inputs.rowptr, inputs.col
     (heads, width), channels, edges = q.shape[1:], k.size(-1), col.numel()
     delta = (grad.to(lse.dtype) * out.to(lse.dtype)).sum(-1)  # [N_dst, H]
     ds, p = (lse.new_empty(edges if terms else 0, heads) for _ in range(2))
     dedge = lse.new_empty(edges if edge_grad else 0, width - channels)
-    options = {"SCALE": scale * LOG2_E, "BLOCK_E": block_of_edges(width)}
-    options |= constants(channels, lse.dtype)
-    of_edges = constants_of_edges(width - channels)
+    options = {"SCALE": inputs.scale * LOG2_E, "BLOCK_E": _edges_per_block(width)}
+    options |= _channel_options(channels, lse.dtype)
+    feature_options = _feature_options(width - channels)
 
-    def sums_of(parts: Parts, gradient: Tensor) -> Tensor:
-        return lse.new_empty(parts.num_slots, *gradient.shape[1:])
+    def partials_like(chunks: RowChunks, gradient: Tensor) -> Tensor:
+        return lse.new_empty(chunks.num_slots, *gradient.shape[1:])
 
-    def combine(gradient: Tensor, sums: Tensor, parts: Parts) -> None:
-        if parts.num_slots:
-            combine_backward_kernel[(parts.num_slots, heads)](
-                *(gradient, sums, parts.owner, *strides(gradient), heads),
-                **constants(gradient.size(-1), lse.dtype),
+    def combine(gradient: Tensor, partials: Tensor, chunks: RowChunks) -> None:
+        if chunks.num_slots:
+            combine_backward_kernel[(chunks.num_slots, heads)](
+                *(gradient, partials, chunks.slot_row, *_strides(gradient), heads),
+                **_channel_options(gradient.size(-1), lse.dtype),
             )
 
     if dq.numel():
-        parts = cut_rows(rowptr, edges)
-        sums = sums_of(parts, dq)
-        query_kernel[(parts.row.numel(), heads)](
-            *(q, k, v, *or_any(terms, q), grad, lse, delta, dq, ds, p, sums),
-            *(parts.row, parts.start, parts.end, parts.slot, col),
-            *strides(q, k, v, grad, dq),
+        chunks = split_rows(rowptr, edges)
+        partials = partials_like(chunks, dq)
+        query_kernel[(chunks.row.numel(), heads)](
+            *(
+                q,
+                k,
+                v,
+                *_or_placeholder(terms, q),
+                grad,
+                lse,
+                delta,
+                dq,
+                ds,
+                p,
+                partials,
+            ),
+            *(chunks.row, chunks.start, chunks.end, chunks.slot, col),
+            *_strides(q, k, v, grad, dq),
             heads,
             BIASED=terms.bias is not None,
             FACTORED=terms.factor is not None,
             TERMS=bool(terms),
             **options,
-            **of_edges,
+            **feature_options,
         )
-        combine(dq, sums, parts)
+        combine(dq, partials, chunks)
         if dedge.numel():
-            edge_kernel[(parts.row.numel(),)](
-                *(q, grad, ds, p, dedge, parts.row, parts.start, parts.end),
-                *strides(q, grad),
+            edge_kernel[(chunks.row.numel(),)](
+                *(q, grad, ds, p, dedge, chunks.row, chunks.start, chunks.end),
+                *_strides(q, grad),
                 heads,
                 **{name: options[name] for name in ("SCALE", "ACCUM", "C", "BLOCK_E")},
-                **of_edges,
+                **feature_options,
             )
     if dk.numel():
-        rowptr, col, perm = transpose or (rowptr, col, col)
-        parts = cut_rows(rowptr, edges)
-        k_sums, v_sums = sums_of(parts, dk), sums_of(parts, dv)
-        key_kernel[(parts.row.numel(), heads)](
-            *(q, k, v, grad, lse, delta, ds, p, dk, dv, k_sums, v_sums),
-            *(parts.row, parts.start, parts.end, parts.slot, col, perm),
-            *strides(q, k, v, grad, dk, dv),
+        rowptr, col, perm = inputs.transpose or (rowptr, col, col)
+        chunks = split_rows(rowptr, edges)
+        k_partials, v_partials = partials_like(chunks, dk), partials_like(chunks, dv)
+        key_kernel[(chunks.row.numel(), heads)](
+            *(q, k, v, grad, lse, delta, ds, p, dk, dv, k_partials, v_partials),
+            *(chunks.row, chunks.start, chunks.end, chunks.slot, col, perm),
+            *_strides(q, k, v, grad, dk, dv),
             heads,
             TERMS=bool(terms),
             **options,
         )
-        combine(dk, k_sums, parts)
-        combine(dv, v_sums, parts)
-    if terms.bias is not None:
-        grads.append(ds.to(terms.bias.dtype))
-    if terms.edge is not None:
-        grads.append(dedge.to(terms.edge.dtype))
-    return grads
+        combine(dk, k_partials, chunks)
+        combine(dv, v_partials, chunks)
+    return grads + terms.gradients(ds, dedge)

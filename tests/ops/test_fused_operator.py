@@ -108,8 +108,8 @@ def test_without_numba_the_reference_serves():
 import sys
 sys.modules["numba"] = None
 import torch
-from gsdm_pyg.ops import csr_self_attention, library
-assert library.FUSED == {}
+from gsdm_pyg.ops import csr_self_attention, fused_operator
+assert fused_operator.FUSED_BACKENDS == {}
 qkv = torch.randn(2, 3, 1, 4, requires_grad=True)
 rowptr, col = torch.tensor([0, 1, 2]), torch.tensor([1, 0])
 out = csr_self_attention(qkv, rowptr, col)

@@ -1,4 +1,4 @@
-"""Gradients island by island: the same numbers, and only where it pays."""
+"""Gradients by connected components: the same numbers, only where it is faster."""
 
 import pytest
 import torch
@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from torch.testing import assert_close
 
 from gsdm_pyg.ops import cpu, csr_attention, csr_self_attention
+from gsdm_pyg.ops.attention_inputs import AttentionInputs, EdgeTerms
 from gsdm_pyg.ops.cpu import launch
-from gsdm_pyg.ops.cpu.island_kernels import packed_size
-from gsdm_pyg.ops.csr import EdgeTerms
+from gsdm_pyg.ops.cpu.component_kernels import packed_node_size
 
 KINDS = [(5, torch.float64), (12, torch.float32), (16, torch.float32)]
 
@@ -30,7 +30,7 @@ def squares(symmetric: bool) -> st.SearchStrategy[Graph]:
 
 
 class Kernels:
-    """Records which kernels run; islands are taken even where few and sparse."""
+    """Records which kernels run; components are used even where few and sparse."""
 
     def __init__(self, patch: pytest.MonkeyPatch, always: bool = True):
         self.names, compiled = [], launch.compiled
@@ -41,11 +41,11 @@ class Kernels:
 
         patch.setattr(launch, "compiled", record)
         if always:
-            patch.setattr(launch, "SPARSEST", 0)
-            patch.setattr(launch, "FEWEST", 1)
+            patch.setattr(launch, "MIN_DEGREE", 0)
+            patch.setattr(launch, "MIN_ITEMS", 1)
 
-    def took_islands(self) -> bool:
-        return "backward_islands" in self.names
+    def used_components(self) -> bool:
+        return "backward_components" in self.names
 
 
 def packed(on: Graph, heads: int, channels: int, dtype: torch.dtype) -> torch.Tensor:
@@ -68,14 +68,14 @@ def assert_gradients_match(on, qkv, index=torch.int64, transpose=None):
     index=st.sampled_from([torch.int32, torch.int64]),
 )
 @settings(max_examples=40)
-def test_gradients_of_islands_match_dense_softmax(on, heads, kind, index):
+def test_gradients_by_components_match_dense_softmax(on, heads, kind, index):
     with pytest.MonkeyPatch.context() as patch:
         kernels = Kernels(patch)
         assert_gradients_match(on, packed(on, heads, *kind), index)
-        assert kernels.took_islands()
+        assert kernels.used_components()
 
 
-def test_islands_are_read_in_place_whatever_the_strides(monkeypatch):
+def test_components_of_strided_views_are_read_in_place(monkeypatch):
     kernels, on = Kernels(monkeypatch), batch(3, 9, 0.5)
     q = torch.randn(2, 27, 5, dtype=torch.float64).transpose(0, 1)  # heads first
     k = torch.randn(27, 4, 2, 5, dtype=torch.float64)[:, 1]
@@ -88,19 +88,19 @@ def test_islands_are_read_in_place_whatever_the_strides(monkeypatch):
         gradients(out, grad, *inputs), gradients(expected, grad, *inputs), strict=True
     ):
         assert_close(ours, theirs)
-    assert kernels.took_islands()
+    assert kernels.used_components()
 
 
 @given(on=squares(symmetric=False), kind=st.sampled_from(KINDS))
 @settings(max_examples=40)
-def test_directed_edges_into_an_earlier_island_are_not_lost(on, kind):
+def test_directed_edges_into_an_earlier_component_are_not_lost(on, kind):
     with pytest.MonkeyPatch.context() as patch:
         Kernels(patch)
         assert_gradients_match(on, packed(on, 2, *kind), transpose=on.transpose())
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_islands_accumulate_half_precision_in_single(dtype, monkeypatch):
+def test_components_accumulate_half_precision_in_single(dtype, monkeypatch):
     kernels = Kernels(monkeypatch)
     on = side_by_side([random_graph(n, 0.6) for n in (30, 9, 17)])
     half = packed(on, 2, 12, torch.float32).detach().to(dtype).requires_grad_()
@@ -112,7 +112,7 @@ def test_islands_accumulate_half_precision_in_single(dtype, monkeypatch):
         gradients(out, grad, half),
         gradients(expected, grad.float(), exact),
     )
-    assert kernels.took_islands()
+    assert kernels.used_components()
     assert_close(ours.float(), theirs, atol=4 * torch.finfo(dtype).eps, rtol=0.02)
 
 
@@ -121,32 +121,32 @@ def batch(num_graphs: int, num_nodes: int, density: float = 1.0) -> Graph:
 
 
 @pytest.mark.parametrize(
-    ("on", "taken"),
+    ("on", "used"),
     [
         (batch(16, 10), True),
-        (batch(15, 10), False),  # 15 islands of 2 heads: too few for many threads
+        (batch(15, 10), False),  # 15 components of 2 heads: too few for many threads
         (batch(16, 7), False),  # 7 edges per node
         (side_by_side([batch(16, 10), random_graph(200, 1.0)]), False),  # 40,000 edges
     ],
     ids=["many", "few", "sparse", "long"],
 )
-def test_islands_are_taken_where_they_pay(on, taken, monkeypatch):
+def test_components_are_used_where_they_are_faster(on, used, monkeypatch):
     kernels = Kernels(monkeypatch, always=False)
     qkv = packed(on, 2, 5, torch.float64)
     csr_self_attention(qkv, *on.csr(), backend="cpu").sum().backward()
-    assert kernels.took_islands() == taken
+    assert kernels.used_components() == used
 
 
-@pytest.mark.parametrize(("num_nodes", "taken"), [(256, True), (257, False)])
-def test_islands_larger_than_half_a_mebibyte_are_not_taken(
-    num_nodes, taken, monkeypatch
+@pytest.mark.parametrize(("num_nodes", "used"), [(256, True), (257, False)])
+def test_components_larger_than_half_a_mebibyte_are_not_used(
+    num_nodes, used, monkeypatch
 ):
     kernels = Kernels(monkeypatch)
-    assert packed_size(64, "float64") == 2048  # bytes per node
+    assert packed_node_size(64, "float64") == 2048  # bytes per node
     path = [(i, i + 1) for i in range(num_nodes - 1)]
     on = graph(path + [(j, i) for i, j in path], num_nodes, num_nodes)
     assert_gradients_match(on, packed(on, 1, 64, torch.float64))
-    assert kernels.took_islands() == taken
+    assert kernels.used_components() == used
 
 
 @pytest.mark.parametrize(
@@ -157,11 +157,11 @@ def test_islands_larger_than_half_a_mebibyte_are_not_taken(
         [2**62, -(2**63), -(2**62)],  # each a step up from the one before, by overflow
     ],
 )
-def test_indices_that_leave_an_island_are_refused(middle, monkeypatch):
+def test_indices_outside_of_a_component_are_rejected(middle, monkeypatch):
     Kernels(monkeypatch)
     col = torch.tensor([0, *middle, 1, 0, 1])
-    graph = torch.tensor([0, len(col) - 2, len(col)]), col
+    rowptr = torch.tensor([0, len(col) - 2, len(col)])
     qkv, out = torch.zeros(2, 3, 1, 5), torch.zeros(2, 1, 5)
+    inputs = AttentionInputs([qkv], rowptr, col, (), EdgeTerms(), 1.0)
     with pytest.raises(IndexError, match="rowptr must rise"):
-        rest = (graph, (), EdgeTerms(), 1.0, False)
-        cpu.backward(out, [qkv], out, out[..., 0], *rest)
+        cpu.backward(out, out, out[..., 0], False, inputs)

@@ -1,4 +1,4 @@
-"""Loading and storing rows of tensors [N, H, C] inside Triton kernels."""
+"""Loading and storing rows of tensors [N, H, C] in Triton kernels."""
 
 import triton
 import triton.language as tl
