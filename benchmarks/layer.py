@@ -4,7 +4,7 @@
 
 Every line is one forward and backward pass of a whole layer, 64 channels to 4 heads of
 16, on a power-law graph of 20,000 nodes and 200,000 edges, "sparse" 40,000. PyG's layer
-gets a tensor of edges, ours a sorted `EdgeIndex`, but for the line "unsorted tensor".
+gets a tensor of edges, ours a sorted `EdgeIndex`, except in "unsorted tensor".
 Both take turns, and the median time counts. "MB" is what a pass adds to the resident
 set at its peak, in a fresh process that has run the same code on a small graph.
 """

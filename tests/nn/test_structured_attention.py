@@ -23,7 +23,7 @@ GRAPHS = {
     "path with loops": (4, [(0, 1), (1, 2), (2, 3), (0, 0), (1, 1), (2, 2), (3, 3)]),
     "star without loops": (6, [(0, v) for v in range(1, 6)]),
     "complete": (5, [(a, b) for a in range(5) for b in range(a, 5)]),
-    "lonely nodes": (6, [(1, 2), (2, 2), (4, 4)]),
+    "isolated nodes": (6, [(1, 2), (2, 2), (4, 4)]),
     "no edges": (3, []),
 }
 
@@ -42,7 +42,7 @@ def edges_of(name, **arguments):
 
 
 def dense(conv, x, edge_index):
-    """softmax(q k^T / sqrt(C)) v with everything but the edges masked out."""
+    """softmax(q k^T / sqrt(C)) v with everything except the edges masked."""
     source, target = torch.tensor(edge_index.tolist(), dtype=torch.long)
     mask = torch.zeros(len(x), len(x), dtype=torch.bool)
     mask[target, source] = True
@@ -50,7 +50,7 @@ def dense(conv, x, edge_index):
     q, k, v = qkv.view(len(x), 3, conv.heads, conv.out_channels).unbind(1)
     logits = torch.einsum("ihc,jhc->hij", q, k) / math.sqrt(conv.out_channels)
     weight = logits.masked_fill(~mask, -torch.inf).softmax(-1)
-    weight = weight.masked_fill(~mask.any(1)[:, None], 0)  # nobody to attend to
+    weight = weight.masked_fill(~mask.any(1)[:, None], 0)  # no edges
     return torch.einsum("hij,jhc->ihc", weight, v).flatten(1)
 
 
@@ -104,19 +104,19 @@ def test_edges_point_from_source_to_target(backend):
 
 @pytest.mark.parametrize("backend", ["scatter", "fused"])
 def test_a_node_without_incoming_edges_gets_zeros(backend):
-    out = layer(backend)(torch.randn(6, 5), edges_of("lonely nodes"))
-    lonely = torch.tensor([True, False, False, True, False, True])
-    assert (out[lonely] == 0).all()
-    assert (out[~lonely] != 0).all()
+    out = layer(backend)(torch.randn(6, 5), edges_of("isolated nodes"))
+    isolated = torch.tensor([True, False, False, True, False, True])
+    assert (out[isolated] == 0).all()
+    assert (out[~isolated] != 0).all()
 
 
-def test_without_bias_and_skip_one_packed_matrix_remains():
+def test_without_bias_and_skip_there_is_one_packed_matrix():
     conv = StructuredAttentionConv(5, CHANNELS, HEADS, bias=False, root_weight=False)
     shapes = {name: list(p.shape) for name, p in conv.named_parameters()}
     assert shapes == {"lin_qkv.weight": [3 * HEADS * CHANNELS, 5]}
 
 
-def test_undirected_edges_sorted_by_column_are_walked_without_copies(monkeypatch):
+def test_undirected_edges_sorted_by_column_are_not_copied(monkeypatch):
     calls = []
     fused = fused_attention.csr_self_attention
 
@@ -155,7 +155,7 @@ def test_hooks_and_explainers_see_messages(doubling):
         conv(x, edge_index)
 
 
-def test_fused_refuses_to_return_attention_weights():
+def test_fused_rejects_returning_attention_weights():
     conv, x, edge_index = layer("fused"), torch.randn(4, 5), edges_of("path with loops")
     with pytest.raises(ValueError, match="got return_attention_weights=False"):
         conv(x, edge_index, return_attention_weights=False)
@@ -186,7 +186,7 @@ def test_repr_names_channels_and_heads():
 
 
 def numbers():
-    """A loss and its gradients by way of PyG's softmax and aggregation."""
+    """A loss and its gradients through PyG's softmax and aggregation."""
     torch.manual_seed(0)
     problem = BCMF(m=3, n=4, k=2)
     model = GSDM.from_problem(problem, width=16, layers=2, heads=2, backend="scatter")

@@ -1,4 +1,4 @@
-"""Edge features and dropout on the fused path: the same numbers, little memory."""
+"""Edge features and dropout with the fused backend: same numbers, little memory."""
 
 import pytest
 import torch
@@ -41,9 +41,17 @@ def results(conv, x, edges, edge_attr):
     return out, *torch.autograd.grad(out.sin().sum(), leaves)
 
 
-@pytest.mark.parametrize("order", ["col", "row", None])
-@pytest.mark.parametrize("options", [{}, {"edge_dim": None}, {"dropout": 0.0}])
-def test_undirected_edges_give_the_numbers_of_the_scatter_path(order, options):
+@pytest.mark.parametrize(
+    ("order", "options"),
+    [
+        ("col", {}),
+        ("row", {}),
+        (None, {}),
+        ("col", {"edge_dim": None}),
+        ("row", {"dropout": 0.0}),
+    ],
+)
+def test_undirected_edges_give_the_numbers_of_the_scatter_backend(order, options):
     edges, fused = edges_of(order), layer(**options)
     x, edge_attr = inputs(edges)
     edge_attr = None if "edge_dim" in options else edge_attr
@@ -56,8 +64,7 @@ def test_undirected_edges_give_the_numbers_of_the_scatter_path(order, options):
         assert_close(value, theirs)
 
 
-@pytest.mark.parametrize("dropout", [0.0, 0.4])
-@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
+@pytest.mark.parametrize(("dropout", "dtype"), [(0.0, torch.int32), (0.4, torch.int64)])
 def test_few_edges_with_many_features_are_projected(dropout, dtype, monkeypatch):
     edges = torch.tensor([[0, 3, 3, 7, 2], [1, 1, 4, 2, 4]], dtype=dtype)
     fused, scatter = (layer(b, edge_dim=64, dropout=dropout) for b in BACKENDS)
@@ -89,7 +96,7 @@ def test_the_edge_index_caches_the_transposed_graph(monkeypatch):
 
 
 @pytest.mark.parametrize("options", [{}, {"edge_dim": None}])
-def test_nothing_per_edge_and_channel_is_kept_for_the_backward_pass(options):
+def test_no_tensor_per_edge_and_channel_is_saved_for_the_backward_pass(options):
     edges, conv = edges_of(), layer(**options)
     x, edge_attr = inputs(edges)
     sizes = []
@@ -100,12 +107,16 @@ def test_nothing_per_edge_and_channel_is_kept_for_the_backward_pass(options):
 
     with torch.autograd.graph.saved_tensors_hooks(record, lambda tensor: tensor):
         conv(x, edges, None if "edge_dim" in options else edge_attr)
-    of_edges = edges.size(1) * max(FEATURES, HEADS)  # features, dropout
-    of_nodes = NODES * 3 * HEADS * CHANNELS  # q, k and v
-    assert max(sizes) <= max(of_edges, of_nodes) < edges.size(1) * HEADS * CHANNELS
+    size_of_edges = edges.size(1) * max(FEATURES, HEADS)  # features, dropout
+    size_of_nodes = NODES * 3 * HEADS * CHANNELS  # q, k and v
+    assert (
+        max(sizes)
+        <= max(size_of_edges, size_of_nodes)
+        < edges.size(1) * HEADS * CHANNELS
+    )
 
 
-def test_a_lazy_edge_dim_is_learned_on_the_fused_path():
+def test_a_lazy_edge_dim_is_initialized_by_the_fused_backend():
     edges, conv = edges_of(), layer(edge_dim=-1)
     x, edge_attr = inputs(edges)
     conv(x, edges, edge_attr)
@@ -141,7 +152,7 @@ def test_a_projection_that_does_more_than_multiply_is_called(change):
         conv(x, edges, edge_attr)
 
 
-def test_a_refused_call_teaches_a_lazy_layer_nothing():
+def test_a_rejected_call_does_not_initialize_a_lazy_layer():
     edges, conv = edges_of(), layer(edge_dim=-1)
     x, edge_attr = inputs(edges)
     with pytest.raises(ValueError, match="edge_attr must be"):
@@ -149,7 +160,7 @@ def test_a_refused_call_teaches_a_lazy_layer_nothing():
     conv(x, edges, edge_attr)
 
 
-def test_no_features_at_all_add_nothing():
+def test_edge_dim_zero_adds_nothing():
     edges, conv = edges_of(), layer(edge_dim=0, dropout=0.0)
     plain = layer(edge_dim=None, dropout=0.0)
     plain.load_state_dict(conv.state_dict(), strict=False)
@@ -157,6 +168,7 @@ def test_no_features_at_all_add_nothing():
     assert_close(conv(x, edges, edge_attr[:, :0]), plain(x, edges))
 
 
+@pytest.mark.slow
 def test_compiled_layers_take_undirected_edges_with_features():
     edges, conv = edges_of(), layer(dropout=0.0)
     x, edge_attr = inputs(edges)
@@ -172,7 +184,7 @@ def test_compiled_layers_take_undirected_edges_with_features():
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("shape", [(FEATURES,), (7, 4)])
-def test_features_of_another_size_are_refused(backend, shape):
+def test_features_of_another_size_are_rejected(backend, shape):
     edges = edges_of()
     x, _ = inputs(edges)
     with pytest.raises(ValueError, match=rf"\[E, 3\] \(got \[{shape[0]}"):
@@ -180,7 +192,7 @@ def test_features_of_another_size_are_refused(backend, shape):
 
 
 @pytest.mark.parametrize("extra", [-1, 1])
-def test_features_of_another_number_of_edges_are_refused(extra):
+def test_features_of_another_number_of_edges_are_rejected(extra):
     edges = edges_of(None)
     x, _ = inputs(edges)
     edge_attr = torch.zeros(edges.size(1) + extra, FEATURES).double()

@@ -1,10 +1,11 @@
-"""Attention over edges as a dense masked softmax, and graphs to try it on."""
+"""Attention over edges as a dense masked softmax, and graphs to test it on."""
 
 from typing import NamedTuple
 
 import torch
 from hypothesis import strategies as st
 from torch import Tensor
+from torch.testing import assert_close
 
 from gsdm_pyg.ops import transpose_csr
 
@@ -49,13 +50,13 @@ def star(num_leaves: int) -> Graph:
     )
 
 
-def side_by_side(parts: list[Graph]) -> Graph:
-    """One graph of several, as in a batch."""
+def disjoint_union(graphs: list[Graph]) -> Graph:
+    """Several graphs as one, as in a batch."""
     edges, size = [], 0
-    for part in parts:
-        pairs = zip(part.source.tolist(), part.destination.tolist(), strict=True)
+    for on in graphs:
+        pairs = zip(on.source.tolist(), on.destination.tolist(), strict=True)
         edges += [(j + size, i + size) for j, i in pairs]
-        size += part.num_dst
+        size += on.num_dst
     return graph(edges, size, size)
 
 
@@ -81,7 +82,7 @@ def dense_attention(
     factor: Tensor | None = None,
     edge: Tensor | None = None,
 ) -> Tensor:
-    """Softmax over all edges, of which all but a node's own are masked."""
+    """Softmax over all edges, with those into other nodes masked."""
     k, v = k[on.source], v[on.source]  # [E, H, C]
     if edge is not None:
         each = edge[:, None].expand(-1, k.size(1), -1)  # the same in all heads
@@ -95,6 +96,14 @@ def dense_attention(
     p = logit[some].softmax(-1)
     out = torch.einsum("ihe,ehc->ihc", p if factor is None else p * factor.T, v)
     return torch.zeros_like(q).index_put((some.nonzero()[:, 0],), out)
+
+
+def assert_gradients_close(out, expected, inputs, **tolerance) -> None:
+    """Gradients of a random projection of both outputs are the same."""
+    grad = torch.randn_like(out)
+    ours, theirs = (gradients(x, grad, *inputs) for x in (out, expected))
+    for x, y in zip(ours, theirs, strict=True):
+        assert_close(x, y, **tolerance)
 
 
 def gradients(out: Tensor, grad: Tensor, *inputs: Tensor | None) -> list[Tensor]:

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
-from attention_oracle import random_graph, side_by_side, star
+from attention_oracle import disjoint_union, random_graph, star
 from torch.testing import assert_close
 from torch.utils.data import DataLoader
 
@@ -32,7 +32,7 @@ def attend(qkv, on):
 
 
 def example(num_nodes=300):
-    on = random_graph(num_nodes, 0.1)  # more than one piece
+    on = random_graph(num_nodes, 0.1)  # more than one work item
     return torch.randn(num_nodes, 3, 2, 12), on
 
 
@@ -41,9 +41,9 @@ def example(num_nodes=300):
     [
         random_graph(300, 0.1),
         star(3_000),
-        side_by_side([random_graph(n, 1.0) for n in range(10, 30)]),
+        disjoint_union([random_graph(n, 1.0) for n in range(10, 30)]),
     ],
-    ids=["even", "hub", "islands"],
+    ids=["even", "hub", "components"],
 )
 def test_results_do_not_depend_on_the_number_of_threads(on, several_threads):
     qkv = torch.randn(on.num_dst, 3, 2, 12)
@@ -55,7 +55,7 @@ def test_results_do_not_depend_on_the_number_of_threads(on, several_threads):
         assert_close(other, results[0], atol=0.0, rtol=0.0)
 
 
-def test_terms_of_edges_do_not_depend_on_the_number_of_threads(several_threads):
+def test_edge_terms_do_not_depend_on_the_number_of_threads(several_threads):
     on, results = star(3_000), []
     factor, edge = torch.rand(6_000, 2), torch.randn(6_000, 3, requires_grad=True)
     q, k, v = (torch.randn(3_001, 2, c, requires_grad=True) for c in (15, 12, 12))
@@ -79,13 +79,14 @@ def test_python_threads_can_call_at_the_same_time(several_threads):
                 assert_close(ours, theirs, atol=0.0, rtol=0.0)
 
 
-def test_python_threads_stand_in_for_openmp(several_threads, monkeypatch):
+def test_python_threads_replace_openmp(several_threads, monkeypatch):
     qkv, on = example()
     expected = attend(qkv, on)
     monkeypatch.setattr(threads, "_gomp_parallel", None)
     assert_close(attend(qkv, on), expected, atol=0.0, rtol=0.0)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_forked_processes_can_call(several_threads):
     qkv, on = example()
@@ -117,6 +118,7 @@ class Attended(torch.utils.data.Dataset):
         return csr_self_attention(self.qkv * index, *self.graph, backend="cpu")
 
 
+@pytest.mark.slow
 def test_data_loader_workers_can_call(several_threads):
     data = Attended()
     expected = torch.stack([data[index] for index in range(4)])
@@ -151,14 +153,16 @@ def use_in_another_process(*arguments, **environment):
     )
 
 
-def test_another_process_compiles_nothing_again_and_says_nothing():
+@pytest.mark.slow
+def test_another_process_uses_the_cache_and_logs_nothing():
     attend(*example())
     result = use_in_another_process()
     assert result.stdout.split() == ["3", "3"]  # forward, stats, backward: all cached
     assert result.stderr == ""
 
 
-def test_a_process_that_compiles_says_so_once(tmp_path):
+@pytest.mark.slow
+def test_a_process_that_compiles_logs_it_once(tmp_path):
     result = use_in_another_process("new", NUMBA_CACHE_DIR=str(tmp_path))
     assert result.stdout.split() == ["3", "0"]
     assert result.stderr.count("Compiling the CPU kernels") == 1

@@ -115,6 +115,7 @@ def run(program: str, **environment: str) -> str:
     return result.stdout
 
 
+@pytest.mark.slow
 def test_numbers_match_dense_softmax():
     assert "all equal" in run(NUMBERS, TRITON_INTERPRET="1")
 
@@ -124,7 +125,7 @@ def test_kernels_compile_for_a_gpu():
     assert "all compiled" in run(CODE)
 
 
-def test_a_cpu_does_without_triton():
+def test_cpu_tensors_do_not_import_triton():
     qkv = torch.zeros(1, 3, 1, 5, dtype=torch.float64)
     csr_self_attention(qkv, torch.tensor([0, 1]), torch.tensor([0]))
     assert "gsdm_pyg.ops.triton_gpu" not in sys.modules
