@@ -19,7 +19,8 @@ class EdgeTerms(NamedTuple):
     edge: Tensor | None = None  # [E, F], the last channels of the edge's key and value
 
     def __bool__(self) -> bool:
-        return any(term is not None for term in self)
+        bias, factor, edge = self
+        return bias is not None or factor is not None or edge is not None
 
     def to_kernel_layout(self, q: Tensor) -> Self:
         """The terms contiguous and in the dtype of the queries."""

@@ -111,8 +111,10 @@ def _attention(inputs: AttentionInputs, backend: Backend) -> Tensor:
     check_terms(inputs)
     if not is_fused(inputs.qkv[0], backend):
         return reference.attention(inputs)
-    terms = inputs.terms.to_kernel_layout(inputs.qkv[0])
-    return fused_operator.attention(inputs._replace(terms=terms))
+    if inputs.terms:
+        terms = inputs.terms.to_kernel_layout(inputs.qkv[0])
+        inputs = inputs._replace(terms=terms)
+    return fused_operator.attention(inputs)
 
 
 def is_fused(x: Tensor, backend: Backend) -> bool:

@@ -39,8 +39,8 @@ def attention(inputs: AttentionInputs) -> Tensor:
         return torch.ops.gsdm_pyg.csr_attention(*inputs.flatten())[0]
     if not torch.is_grad_enabled():
         return _forward(inputs)[0]
-    qkv, *rest = inputs.flatten()
-    return _EagerAttention.apply(*rest, *qkv)
+    bias, _, edge = inputs.terms
+    return _EagerAttention.apply(inputs, bias, edge, *inputs.qkv)
 
 
 def _kernels(device: torch.device) -> ModuleType:
@@ -52,15 +52,16 @@ def _kernels(device: torch.device) -> ModuleType:
     return triton_gpu
 
 
-def _contiguous_channels(x: Tensor) -> Tensor:
-    """x itself if its last dimension is contiguous, else a copy."""
-    return x if x.stride(-1) == 1 else x.contiguous()
+def _with_contiguous_channels(inputs: AttentionInputs) -> AttentionInputs:
+    """Copy q, k and v, if their last dimension is not contiguous."""
+    if all(x.stride(-1) == 1 for x in inputs.qkv):
+        return inputs
+    return inputs._replace(qkv=[x.contiguous() for x in inputs.qkv])
 
 
 def _forward(inputs: AttentionInputs) -> tuple[Tensor, Tensor]:
     """The attention, and log2 of every softmax's denominator for the backward pass."""
-    inputs = inputs._replace(qkv=[_contiguous_channels(x) for x in inputs.qkv])
-    return _kernels(inputs.col.device).forward(inputs)
+    return _kernels(inputs.col.device).forward(_with_contiguous_channels(inputs))
 
 
 def _backward(
@@ -70,12 +71,12 @@ def _backward(
 
     That of `edge` has no rows unless `edge_grad`.
     """
-    inputs = inputs._replace(qkv=[_contiguous_channels(x) for x in inputs.qkv])
+    grad = grad if grad.stride(-1) == 1 else grad.contiguous()
+    inputs = _with_contiguous_channels(inputs)
     if inputs.terms and not inputs.transpose:
         transpose = transpose_csr(inputs.rowptr, inputs.col, inputs.num_src)
         inputs = inputs._replace(transpose=transpose)
-    backward = _kernels(grad.device).backward
-    return backward(_contiguous_channels(grad), out, lse, edge_grad, inputs)
+    return _kernels(grad.device).backward(grad, out, lse, edge_grad, inputs)
 
 
 # Registration with torch. The operator's arguments are `AttentionInputs.flatten()`.
@@ -156,12 +157,14 @@ def _reject_second_derivative(ctx, *grads):
 
 
 class _EagerAttention(torch.autograd.Function):
-    """The operator and its gradient without the dispatcher."""
+    """The operator and its gradient without the dispatcher.
+
+    bias, edge and qkv are also arguments of their own: autograd does not look for
+    tensors inside of `inputs`.
+    """
 
     @staticmethod
-    def forward(ctx, rowptr, col, transpose, bias, factor, edge, scale, *qkv):
-        flat = (qkv, rowptr, col, transpose, bias, factor, edge, scale)
-        inputs = AttentionInputs.unflatten(*flat)
+    def forward(ctx, inputs, bias, edge, *qkv):
         output = _forward(inputs)
         _save(ctx, inputs, output)
         return output[0]
@@ -169,11 +172,11 @@ class _EagerAttention(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx, grad):
-        edge_grad = ctx.needs_input_grad[5]
+        edge_grad = ctx.needs_input_grad[2]
         out, lse, inputs = _saved(ctx)
         grads = _backward(grad, out, lse, edge_grad, inputs)
         grads, dbias, dedge = _split_gradients(grads, inputs, edge_grad)
-        return None, None, None, dbias, None, dedge, None, *grads
+        return None, dbias, dedge, *grads
 
 
 _library = torch.library.Library("gsdm_pyg", "DEF")
