@@ -28,7 +28,7 @@ def has_cached_pointers(edges: EdgeIndex) -> bool:
 def has_message_hooks(conv: MessagePassing) -> bool:
     """Whether a hook sees the messages, so that they must be computed.
 
-    PyG has public methods to register such hooks, and none to ask for them.
+    PyG has public methods to register such hooks, and none to find them.
     """
     return any(getattr(conv, name) for name in _MESSAGE_HOOKS)
 
@@ -36,7 +36,7 @@ def has_message_hooks(conv: MessagePassing) -> bool:
 def has_module_hooks(module: nn.Module) -> bool:
     """Whether a hook sees the calls of a module, so that it must be called.
 
-    torch has public methods to register such hooks, and none to ask for them.
+    torch has public methods to register such hooks, and none to find them.
     """
     return bool(
         module._forward_hooks

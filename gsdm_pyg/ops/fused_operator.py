@@ -53,10 +53,11 @@ def _kernels(device: torch.device) -> ModuleType:
 
 
 def _with_contiguous_channels(inputs: AttentionInputs) -> AttentionInputs:
-    """Copy q, k and v, if their last dimension is not contiguous."""
+    """Copy those of q, k and v whose last dimension is not contiguous."""
     if all(x.stride(-1) == 1 for x in inputs.qkv):
         return inputs
-    return inputs._replace(qkv=[x.contiguous() for x in inputs.qkv])
+    qkv = [x if x.stride(-1) == 1 else x.contiguous() for x in inputs.qkv]
+    return inputs._replace(qkv=qkv)
 
 
 def _forward(inputs: AttentionInputs) -> tuple[Tensor, Tensor]:

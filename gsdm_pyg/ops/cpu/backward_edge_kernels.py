@@ -53,7 +53,7 @@ def make_backward_edges(
         channels: C, the channels per head of sources.
         features: F, the channels of edges, which all heads share.
         storage: The name of the dtype of all tensors except lse, ds and p.
-        shared: Whether rows of k and v have one stride, so one offset per edge.
+        same_stride: Whether rows of k and v have one stride: one offset per edge.
         biased: Whether there is a bias per edge and head.
         factored: Whether there is a factor per edge and head.
         edge_grad: Whether to compute dedge.

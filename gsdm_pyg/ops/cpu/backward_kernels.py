@@ -90,7 +90,7 @@ def make_backward(
     Args:
         channels: C, the channels per head.
         storage: The name of the dtype of q, k, v, grad and their gradients.
-        shared: Whether rows of q, k and v have one stride, so one offset per edge.
+        same_stride: Whether rows of q, k and v have one stride: one offset per edge.
         query: Whether to compute dq.
         key: Whether to compute dk and dv.
         nontemporal: Whether to write gradients past the caches, which are too small

@@ -54,7 +54,7 @@ def make_forward(
         channels: C, the channels per head of sources.
         features: F, the channels of edges, which all heads share.
         storage: The name of the dtype of all tensors except lse.
-        shared: Whether rows of k and v have one stride, so one offset per edge.
+        same_stride: Whether rows of k and v have one stride: one offset per edge.
         biased: Whether there is a bias per edge and head.
         factored: Whether there is a factor per edge and head.
     """
@@ -62,12 +62,8 @@ def make_forward(
     size, stored = BYTES[accum], BYTES[storage]
     feature_offset = channels * stored  # from the first channel
     width = feature_offset + features * stored
-    k_table, v_table, term_table, edge_table = (
-        0,
-        0 if same_stride else TABLE_SIZE,
-        2 * TABLE_SIZE,
-        3 * TABLE_SIZE,
-    )
+    k_table, v_table = 0, 0 if same_stride else TABLE_SIZE  # offsets in the workspace
+    term_table, edge_table = 2 * TABLE_SIZE, 3 * TABLE_SIZE
 
     def forward(task):
         scale, heads = field(task, "scale"), field(task, "heads")
@@ -79,10 +75,8 @@ def make_forward(
         edges, lse = field(task, "edge"), field(task, "lse")
         partials, constants = field(task, "partials"), field(task, "constants")
         table = workspace(task)
-        maxima, denominators = (
-            table + 4 * TABLE_SIZE,
-            table + 4 * TABLE_SIZE + 8 * heads,
-        )
+        maxima = table + 4 * TABLE_SIZE
+        denominators = maxima + 8 * heads
         weights = denominators + 8 * heads
         item, row, stop, start, end, slot = next_row(task, 0, 0, 0)
         while item >= 0:

@@ -32,7 +32,7 @@ class Vector(types.Type):
 
 
 @register_model(Vector)
-class VectorModel(models.PrimitiveModel):
+class _VectorModel(models.PrimitiveModel):
     def __init__(self, manager, kind):
         super().__init__(manager, kind, ir.VectorType(COMPUTED[kind.dtype], kind.lanes))
 
