@@ -22,7 +22,7 @@ class BCMF(Problem):
         m: Rows of E.
         n: Columns of E.
         k: Rank, the columns of A and the rows of R.
-        given: What is observed. With "nothing", all of A, R and E are asked for.
+        given: What is observed. With "nothing", A, R and E are all inferred.
     """
 
     m: int
@@ -51,28 +51,28 @@ class BCMF(Problem):
         graph.connect(C, E[:, :, None])  # E[i, j] = sum_l C[i, j, l]
         return graph
 
-    def sample(self, generator=None):
-        A = torch.rand(self.m, self.k, generator=generator)
-        R = (torch.rand(self.k, self.n, generator=generator) < P_ONE).long()
+    def sample_batch(self, num, generator=None):
+        A = torch.rand(num, self.m, self.k, generator=generator)
+        R = (torch.rand(num, self.k, self.n, generator=generator) < P_ONE).long()
         return multiply(A, R)
 
     def metrics(self, sample, truth):
-        """RMSE between E, as given or else as sampled, and the sampled A R."""
-        error = self._goal(sample, truth) - sample["A"] @ sample["R"].float()
+        """RMSE between the sampled A R and E: the given one, or the sampled one."""
+        error = self._target(sample, truth) - sample["A"] @ sample["R"].float()
         return {"rmse": error.square().mean().sqrt().item()}
 
     def plot(self, sample, truth) -> Figure:
         """A, R and A R beside E, as in the paper's figure."""
         A, R = sample["A"], sample["R"].float()
-        E = self._goal(sample, truth)
+        E = self._target(sample, truth)
         return matrix_figure({"A": A, "R": R, "A R": A @ R, "E": E})
 
-    def _goal(self, sample, truth) -> Tensor:
+    def _target(self, sample, truth) -> Tensor:
         """The E that A R should equal."""
         return (truth if self.given == "E" else sample)["E"]
 
 
 def multiply(A: Tensor, R: Tensor) -> dict[str, Tensor]:
-    """A [m, k], R [k, n], their products C [m, n, k] and the sums E = A R [m, n]."""
-    C = A[:, None, :] * R.T[None]
+    """A [..., m, k], R [..., k, n], their products C and the sums E = A R."""
+    C = A[..., :, None, :] * R.mT[..., None, :, :]  # [..., m, n, k]
     return {"A": A, "R": R, "C": C, "E": C.sum(-1)}

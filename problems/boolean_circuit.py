@@ -16,15 +16,15 @@ from gsdm_pyg.problem import graph_of
 
 Seed = Annotated[int, "0 or more"]
 
-NEARLY_CONSTANT = 1 / 8  # the least chance of either value that a gate may have
+NEARLY_CONSTANT = 1 / 8  # a gate should take either value with this probability
 MOST_LAYERS = 24  # 2^25 nodes, gigabytes per instance
 
 
 class BooleanCircuit(Problem):
     """Compute a circuit: n layers of gates, each of two nodes of the layer below.
 
-    The gates are the same in every instance; inputs are fair coins. The nodes x, h, y
-    in a row are the layers one after the other: gate i combines nodes 2i and 2i + 1.
+    The gates are the same in every instance; inputs are fair coins. Concatenated, the
+    nodes x, h, y are the layers from the inputs up: gate i combines nodes 2i and 2i + 1.
 
     Args:
         n: Layers of gates above the 2^n inputs x.
@@ -68,18 +68,18 @@ class BooleanCircuit(Problem):
         graph.connect(node[:-1].view(-1, 2), node[num_inputs:, None])
         return graph
 
-    def sample(self, generator=None):
-        layers = [torch.randint(2, (2**self.n,), generator=generator)]
+    def sample_batch(self, num, generator=None):
+        layers = [torch.randint(2, (num, 2**self.n), generator=generator)]
         for is_and in self.gates:
-            below = layers[-1]
-            layers.append((below[::2] + below[1::2] > is_and).long())
-        inner = {"h": torch.cat(layers[1:-1])} if self.n > 1 else {}
-        return {"x": layers[0], **inner, "y": layers[-1][0]}
+            below = layers[-1]  # [num, 2 * gates of this layer]
+            layers.append((below[:, ::2] + below[:, 1::2] > is_and).long())
+        inner = {"h": torch.cat(layers[1:-1], dim=1)} if self.n > 1 else {}
+        return {"x": layers[0], **inner, "y": layers[-1][:, 0]}
 
     def metrics(self, sample, truth):
-        """Whether the output is right; once more where it should be 0, and 1.
+        """Whether the output is right: overall, and for each of its true values.
 
-        `accuracy_at_0` is NaN where the output is 1, and the other way round.
+        `accuracy_at_0` is NaN if the true output is 1, and `accuracy_at_1` if it is 0.
         """
         right, y = float(sample["y"] == truth["y"]), int(truth["y"])
         return {
@@ -88,17 +88,17 @@ class BooleanCircuit(Problem):
             "accuracy_at_1": right if y == 1 else math.nan,
         }
 
-    def summary(self, judged):
+    def summary(self, scores):
         """Means, and the balanced accuracy: the mean over the two values of y."""
-        means = super().summary(judged)
+        means = super().summary(scores)
         balanced = (means["accuracy_at_0"] + means["accuracy_at_1"]) / 2
         return {**means, "balanced_accuracy": balanced}
 
     def plot(self, sample, truth) -> Figure:
-        """The circuit with the output in its middle and the inputs around it.
+        """The circuit with the output at the center and the inputs around it.
 
-        Dark nodes are 1 and light ones 0; a red rim marks what differs from the truth.
-        What was not sampled is shown as in the truth.
+        Dark nodes are 1 and light ones 0; a red outline marks what differs from the
+        truth. What was not sampled is shown as in the truth.
         """
         graph = graph_of(self)
         value, true = (
@@ -141,14 +141,14 @@ class BooleanCircuit(Problem):
 
 @lru_cache(maxsize=64)
 def draw_gates(n: int, seed: int) -> tuple[Tensor, ...]:
-    """Random gates, layer by layer: 1 for AND and 0 for OR, with equal chance.
+    """Random gates, layer by layer: 1 for AND and 0 for OR, equally likely.
 
-    A deep tree of such gates is nearly constant. So where a gate would give 0, or 1,
-    with a chance below 1/8, it becomes one of the other kind if that is less lopsided.
-    The chances are exact: no two gates of a layer share an input.
+    A deep tree of such gates is nearly constant. So if a gate would give 0, or 1, with
+    a probability below 1/8, it becomes one of the other kind if that is less biased.
+    The probabilities are exact: no two gates of a layer share an input.
     """
     generator = keyed_generator("gates", n, seed)
-    p = torch.full((2**n,), 0.5, dtype=torch.double)  # chance of a 1, in one layer
+    p = torch.full((2**n,), 0.5, dtype=torch.double)  # probability of a 1, in one layer
     layers = []
     while len(p) > 1:
         p_and = p[::2] * p[1::2]
@@ -158,15 +158,15 @@ def draw_gates(n: int, seed: int) -> tuple[Tensor, ...]:
             torch.where(is_and, p_and, p_or),
             torch.where(is_and, p_or, p_and),
         )
-        lopsided = (drawn - 0.5).abs() > 0.5 - NEARLY_CONSTANT
-        swap = lopsided & ((other - 0.5).abs() < (drawn - 0.5).abs())
+        biased = (drawn - 0.5).abs() > 0.5 - NEARLY_CONSTANT
+        swap = biased & ((other - 0.5).abs() < (drawn - 0.5).abs())
         layers.append((is_and ^ swap).long())
         p = torch.where(swap, other, drawn)
     return tuple(layers)
 
 
 def _rings(n: int) -> dict[int, tuple[float, float]]:
-    """Places of the nodes in the plane: one ring per layer, each gate amid its own."""
+    """Positions of the nodes: one ring per layer, a gate between its two inputs."""
     places: list[tuple[float, float]] = []
     for layer in range(n + 1):
         size, radius = 2 ** (n - layer), (n - layer) / n

@@ -11,7 +11,7 @@ from problems.bcmf import BCMF, P_ONE, multiply
 
 
 class HierarchicalBCMF(BCMF):
-    """Factorise E = A R as in BCMF, where only the first K of k terms are there.
+    """Factorise E = A R as in BCMF, where only the first K of k terms are used.
 
     K is uniform on 1..k and D[l] = 1 for the first K of the k indices l. Where D[l] is
     1, row l of R is Bernoulli(0.3) conditioned on having a 1; where it is 0, row l of R
@@ -21,10 +21,10 @@ class HierarchicalBCMF(BCMF):
         m: Rows of E.
         n: Columns of E.
         k: The largest rank.
-        given: What is observed. With "nothing", all of A, R, K and E are asked for.
+        given: What is observed. With "nothing", A, R, K and E are all inferred.
     """
 
-    ordered = True  # the first K terms are there, the others are not
+    ordered = True  # the first K terms are used, the others are zero
     partial = ("rank_accuracy",)
 
     def graphical_model(self) -> GraphicalModel:
@@ -38,20 +38,20 @@ class HierarchicalBCMF(BCMF):
         graph.connect(D[:, None], R)  # row l of R is zero unless D[l]
         return graph
 
-    def sample(self, generator=None):
-        K = torch.randint(1, self.k + 1, (), generator=generator)
-        D = (torch.arange(self.k) < K).long()
-        A = torch.rand(self.m, self.k, generator=generator) * D
-        R = self._rows(generator) * D[:, None]
+    def sample_batch(self, num, generator=None):
+        K = torch.randint(1, self.k + 1, (num,), generator=generator)
+        D = (torch.arange(self.k) < K[:, None]).long()  # [num, k]
+        A = torch.rand(num, self.m, self.k, generator=generator) * D[:, None, :]
+        R = self._rows(num, generator) * D[:, :, None]
         return {**multiply(A, R), "K": K, "D": D}
 
     def metrics(self, sample, truth):
-        """RMSE as in BCMF, and whether the rank is right, where E identifies it.
+        """RMSE as in BCMF, and whether the rank is right if E identifies it.
 
-        E identifies K where the matrix E has the rank K: fewer terms cannot add up to
-        it, and more would have to be linearly dependent by coincidence. Elsewhere (K
-        rows of R that are dependent, or K above m or n) `rank_accuracy` is NaN. So it
-        is where nothing is given.
+        E identifies K if the matrix E has rank K: fewer terms cannot add up to it, and
+        more would have to be linearly dependent by coincidence. Otherwise (the K rows
+        of R are dependent, or K is above m or n) `rank_accuracy` is NaN. It is also NaN
+        if nothing is given.
         """
         rank = torch.linalg.matrix_rank(truth["E"], atol=1e-4, rtol=0.0)
         identified = self.given == "E" and bool(rank == truth["K"])
@@ -61,22 +61,22 @@ class HierarchicalBCMF(BCMF):
     def plot(self, sample, truth) -> Figure:
         """A, R and A R beside E, with the sampled rank and the true one."""
         A, R = sample["A"], sample["R"].float()
-        product, goal = f"A R, K = {sample['K']}", "E"
+        product, target = f"A R, K = {sample['K']}", "E"
         if self.given == "E":
-            goal = f"E, K = {truth['K']}"
-        E = self._goal(sample, truth)
-        return matrix_figure({"A": A, "R": R, product: A @ R, goal: E})
+            target = f"E, K = {truth['K']}"
+        E = self._target(sample, truth)
+        return matrix_figure({"A": A, "R": R, product: A @ R, target: E})
 
-    def _rows(self, generator):
-        """Rows [k, n] of Bernoulli(0.3) conditioned on having a 1.
+    def _rows(self, num, generator):
+        """Rows [num, k, n] of Bernoulli(0.3) conditioned on having a 1.
 
-        The first 1 stands at j with a chance in proportion to 0.7^j; the entries
-        behind it are free.
+        The first 1 is at j with a probability proportional to 0.7^j; the entries after
+        it are independent.
         """
         n, p_zero = self.n, 1 - P_ONE
-        u = torch.rand(self.k, 1, generator=generator)
+        u = torch.rand(num, self.k, 1, generator=generator)
         first = torch.log1p(u * (p_zero**n - 1)) / math.log(p_zero)
-        first = first.long().clamp(max=n - 1)  # [k, 1], by inverting the CDF
-        ones = torch.rand(self.k, n, generator=generator) < P_ONE
+        first = first.long().clamp(max=n - 1)  # [num, k, 1], by inverting the CDF
+        ones = torch.rand(num, self.k, n, generator=generator) < P_ONE
         columns = torch.arange(n)
         return ((columns == first) | (columns > first) & ones).long()

@@ -13,7 +13,7 @@ Target = Literal["random", "identity"]
 
 
 class MatrixInversion(Problem):
-    """Solve A R = E for R, given A and E; where E is the identity, R is A's inverse.
+    """Solve A R = E for R, given A and E; if E is the identity, R is A's inverse.
 
     Args:
         n: Rows and columns of every matrix.
@@ -39,24 +39,25 @@ class MatrixInversion(Problem):
         graph.connect(C, E[:, :, None])  # E[i, j] = sum_l C[i, j, l]
         return graph
 
-    def sample(self, generator=None):
-        A = torch.randn(self.n, self.n, generator=generator)
+    def sample_batch(self, num, generator=None):
+        A = torch.randn(num, self.n, self.n, generator=generator)
         if self.target == "identity":
-            return {**multiply(A, torch.linalg.inv(A)), "E": torch.eye(self.n)}
-        return multiply(A, torch.randn(self.n, self.n, generator=generator))
+            E = torch.eye(self.n).repeat(num, 1, 1)
+            return {**multiply(A, torch.linalg.inv(A)), "E": E}
+        return multiply(A, torch.randn(num, self.n, self.n, generator=generator))
 
     def metrics(self, sample, truth):
         """RMSE of A R, with the sampled R, against the given E."""
         error = truth["A"] @ sample["R"] - truth["E"]
         return {"rmse": error.square().mean().sqrt().item()}
 
-    def summary(self, judged):
+    def summary(self, scores):
         """The mean, and the median: some matrices are nearly singular."""
-        rmse = torch.tensor([j["rmse"] for j in judged], dtype=torch.double)
-        return {**super().summary(judged), "median_rmse": rmse.quantile(0.5).item()}
+        rmse = torch.tensor([score["rmse"] for score in scores], dtype=torch.double)
+        return {**super().summary(scores), "median_rmse": rmse.quantile(0.5).item()}
 
     def plot(self, sample, truth) -> Figure:
-        """A and the sampled R, then A R beside E in the same colours."""
+        """A and the sampled R, then A R beside E on the same color scale."""
         A, R, E = truth["A"], sample["R"], truth["E"]
         panels = {"A": A, "R": R, "A R": A @ R, "E": E}
         shared = float(torch.stack([panels["A R"], E]).abs().max())

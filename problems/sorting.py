@@ -5,6 +5,7 @@ from typing import Literal
 import torch
 from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
+from torch.nn.functional import one_hot
 
 from gsdm_pyg import Categorical, GraphicalModel, Problem, Role
 from gsdm_pyg.checks import check_choice
@@ -47,12 +48,11 @@ class Sorting(Problem):
             graph.factor(s)
         return graph
 
-    def sample(self, generator=None):
-        u = torch.randn(self.n, generator=generator)
+    def sample_batch(self, num, generator=None):
+        u = torch.randn(num, self.n, generator=generator)
         s, order = u.sort()
-        P = torch.zeros(self.n, self.n, dtype=torch.long)
-        P.scatter_(1, order[:, None], 1)  # P[i, order[i]] = 1
-        return {"u": u, "P": P, "C": P * u, "s": s}
+        P = one_hot(order, self.n)  # [num, n, n], P[i, order[i]] = 1
+        return {"u": u, "P": P, "C": P * u[:, None, :], "s": s}
 
     def metrics(self, sample, truth):
         """RMSE between the sorted truth and u permuted by the sampled P; exact rate."""

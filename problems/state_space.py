@@ -14,7 +14,7 @@ NOISE = 0.5  # standard deviation of an observation around the state
 
 
 class StateSpace(Problem):
-    """Follow a hidden state x, of variance 1 at all times, by noisy observations y.
+    """Infer a hidden state x, of variance 1 at all times, from noisy observations y.
 
     x[t] = 0.9 x[t-1] + sqrt(1 - 0.9^2) e[t],   y[t] = x[t] + 0.5 d[t],
     with x[0] and all e[t], d[t] standard normal.
@@ -33,9 +33,9 @@ class StateSpace(Problem):
         graph.connect(x, y)
         return graph
 
-    def sample(self, generator=None):
-        e, d = torch.randn(2, self.steps, generator=generator)
-        x = _path_from_noise(self.steps) @ e
+    def sample_batch(self, num, generator=None):
+        e, d = torch.randn(num, 2, self.steps, generator=generator).unbind(1)
+        x = e @ _path_from_noise(self.steps).T  # [num, steps]
         return {"x": x, "y": x + NOISE * d}
 
     def exact_posterior(self, values: Arrays) -> tuple[Tensor, Tensor]:
@@ -53,24 +53,23 @@ class StateSpace(Problem):
         return (gain @ y[known]).float(), variance.sqrt().float()
 
     def metrics(self, sample, truth):
-        """Scores z of the sampled path under the exact posterior of each x[t].
+        """z-scores of the sampled path under the exact posterior of each x[t].
 
         Over exact samples z has mean 0 and mean square 1: less is too narrow, more is
-        too wide or off the mean. `posterior_error` tells the two apart.
+        too wide or off the mean. `posterior_error` distinguishes the two.
         """
         mean, std = self.exact_posterior(truth)
         z = (sample["x"] - mean) / std
         return {"z": z.mean().item(), "z_squared": z.square().mean().item()}
 
     def posterior_error(self, samples: Arrays, truth: Arrays) -> dict[str, float]:
-        """How far mean and spread of S samples of one posterior are from the exact.
+        """Errors of the mean and the standard deviation of S posterior samples.
 
-        The error of the mean is in exact standard deviations, that of the spread
-        relative to them; both are root mean squares over time. By chance alone exact
-        samples show 1 / sqrt(S) and 1 / sqrt(2 S).
+        Both are relative to the exact standard deviation, as root mean squares over
+        time. S exact samples have errors of about 1 / sqrt(S) and 1 / sqrt(2 S).
 
         Args:
-            samples: With x [S, steps], all for the y of `truth`.
+            samples: With x [S, steps], all given the y of `truth`.
             truth: With y [steps].
         """
         mean, std = self.exact_posterior(truth)
@@ -84,7 +83,7 @@ class StateSpace(Problem):
     def plot(self, sample, truth) -> Figure:
         """Observations, true path and the exact posterior, with one or more samples.
 
-        Several sampled paths, x [S, steps], also show their own mean and spread.
+        For several sampled paths, x [S, steps], it also shows mean ±2 std of them.
         """
         time, paths = range(self.steps), sample["x"].reshape(-1, self.steps)
         mean, std = self.exact_posterior(truth)

@@ -12,7 +12,7 @@ from torch import Tensor
 from gsdm_pyg import Categorical, GraphicalModel, Problem
 from gsdm_pyg.checks import check_choice
 from gsdm_pyg.problem import Observe
-from problems.sudoku_grids import count_solutions, draw_grid
+from problems.sudoku_grids import count_solutions, draw_grids
 
 Grids = Literal["all", "shifted"]
 
@@ -72,19 +72,21 @@ class Sudoku(Problem):
         graph.factor(blocks.reshape(n, n))  # ... and per block
         return graph
 
-    def sample(self, generator=None):
-        seed = int(torch.randint(2**63 - 1, (), generator=generator))
-        grid = draw_grid(self.a, self.b, self.grids == "all", seed)
-        return {"cells": torch.from_numpy(grid)}
+    def sample_batch(self, num, generator=None):
+        seeds = torch.randint(2**63 - 1, (num,), generator=generator)
+        grids = draw_grids(self.a, self.b, self.grids == "all", seeds.numpy())
+        return {"cells": torch.from_numpy(grids)}
 
-    def observe(self, generator=None, mode: Observe = "roles"):
+    def observe_batch(self, num, generator=None, mode: Observe = "roles"):
         """As many clues as `clues` says, at random cells; in both modes."""
         check_choice("observe", mode, Observe)
         num_cells, clues = self.n**2, self.clues
         if clues is None:
-            clues = int(torch.randint(num_cells, (), generator=generator))
-        rank = torch.randperm(num_cells, generator=generator)
-        return {"cells": (rank < clues).view(self.n, self.n)}
+            clues = torch.randint(num_cells, (num, 1), generator=generator)
+        rank = torch.empty(num, num_cells, dtype=torch.long)
+        for row in rank:  # as fast as sorting random numbers, and exactly uniform
+            torch.randperm(num_cells, generator=generator, out=row)
+        return {"cells": (rank < clues).view(num, self.n, self.n)}
 
     def metrics(self, sample, truth, observed=None):
         """Whether the grid is a solution, and how far it is from one.

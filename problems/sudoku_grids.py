@@ -12,6 +12,15 @@ SWITCHES = 8  # per pair of rows of a band, or of columns of a stack
 
 
 @njit(cache=True)
+def draw_grids(a: int, b: int, from_all: bool, seeds: np.ndarray) -> np.ndarray:
+    """Complete grids [num, N, N], one for each of `num` seeds, see `draw_grid`."""
+    grids = np.empty((len(seeds), a * b, a * b), np.int64)
+    for k, seed in enumerate(seeds):
+        grids[k] = draw_grid(a, b, from_all, seed)
+    return grids
+
+
+@njit(cache=True)
 def draw_grid(a: int, b: int, from_all: bool, seed: int) -> np.ndarray:
     """A complete grid [N, N].
 
