@@ -22,7 +22,7 @@ class BCMF(Problem):
         m: Rows of E.
         n: Columns of E.
         k: Rank, the columns of A and the rows of R.
-        given: What is observed. With "nothing", A, R and E are all inferred.
+        given: What is observed. With "nothing", A, R and E are all sampled.
     """
 
     m: int

@@ -16,15 +16,15 @@ from gsdm_pyg.problem import graph_of
 
 Seed = Annotated[int, "0 or more"]
 
-NEARLY_CONSTANT = 1 / 8  # a gate should take either value with this probability
+NEARLY_CONSTANT = 1 / 8  # a gate is, if it takes a value less often than this
 MOST_LAYERS = 24  # 2^25 nodes, gigabytes per instance
 
 
 class BooleanCircuit(Problem):
     """Compute a circuit: n layers of gates, each of two nodes of the layer below.
 
-    The gates are the same in every instance; inputs are fair coins. Concatenated, the
-    nodes x, h, y are the layers from the inputs up: gate i combines nodes 2i and 2i + 1.
+    The gates are the same in every instance; inputs are fair coins. The variables x, h
+    and y, concatenated, are the layers in order: gate i combines nodes 2i and 2i + 1.
 
     Args:
         n: Layers of gates above the 2^n inputs x.

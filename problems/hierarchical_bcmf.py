@@ -21,7 +21,7 @@ class HierarchicalBCMF(BCMF):
         m: Rows of E.
         n: Columns of E.
         k: The largest rank.
-        given: What is observed. With "nothing", A, R, K and E are all inferred.
+        given: What is observed. With "nothing", A, R, K and E are all sampled.
     """
 
     ordered = True  # the first K terms are used, the others are zero

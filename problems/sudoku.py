@@ -16,7 +16,7 @@ from problems.sudoku_grids import count_solutions, draw_grids
 
 Grids = Literal["all", "shifted"]
 
-MOST_TRIES = 100_000  # digits to try in search of another solution; some 30 ms
+MOST_TRIES = 100_000  # digits to try in a search for a second solution; about 30 ms
 
 
 class Sudoku(Problem):
@@ -29,8 +29,8 @@ class Sudoku(Problem):
         b: Columns of a block.
         clues: How many cells are given; uniform on 0..N^2 - 1 if None.
         grids: "all" draws from all complete grids, nearly uniformly; "shifted" from
-            the few that the paper trains on, whose rows are shifts of one another but
-            for the order of columns. See `draw_grid`.
+            the few that the paper trains on, whose rows are shifts of one another
+            except for the order of columns. See `draw_grid`.
     """
 
     a: int
@@ -92,12 +92,12 @@ class Sudoku(Problem):
         """Whether the grid is a solution, and how far it is from one.
 
         `valid` is 1 if each row, column and block holds each digit once and the clues
-        are kept. `violations` is the share of equal digits among all pairs of cells
-        that must differ. `exact` tells whether the grid is the truth if that is the
-        only solution; it is NaN if there are others or the search for one gave up.
+        are unchanged. `violations` is the share of equal digits among all pairs of
+        cells that must differ. `exact` is 1 if the grid is the truth and 0 if not; it
+        is NaN if there are other solutions or the search for one gave up.
 
         Args:
-            sample: The grid to judge.
+            sample: The grid to score.
             truth: The grid that the clues come from.
             observed: Where the clues are; nowhere by default.
         """
@@ -125,7 +125,7 @@ class Sudoku(Problem):
         left.set_title("sample")
         right.set_title("truth")
         for ax, cells in ((left, sample["cells"]), (right, truth["cells"])):
-            wrong = self._clashing(cells) | clues & (cells != truth["cells"])
+            wrong = self._conflicting(cells) | clues & (cells != truth["cells"])
             ax.set(xticks=[], yticks=[])
             ax.imshow(_colours(clues, wrong))
             for i, j in np.ndindex(n, n):
@@ -147,19 +147,19 @@ class Sudoku(Problem):
 
     def _equal(self, cells: Tensor) -> Tensor:
         """Which of the pairs of cells that must differ [P] are equal."""
-        first, second = _pairs(self.a, self.b)
+        first, second = _peers(self.a, self.b)
         return cells.reshape(-1)[first] == cells.reshape(-1)[second]
 
-    def _clashing(self, cells: Tensor) -> Tensor:
-        """Which cells [N, N] are equal to one that they must differ from."""
-        clashing = torch.zeros(cells.numel(), dtype=torch.bool)
-        clashing[_pairs(self.a, self.b)[:, self._equal(cells)]] = True
-        return clashing.view_as(cells)
+    def _conflicting(self, cells: Tensor) -> Tensor:
+        """Which cells [N, N] have the digit of a cell that they must differ from."""
+        conflicting = torch.zeros(cells.numel(), dtype=torch.bool)
+        conflicting[_peers(self.a, self.b)[:, self._equal(cells)]] = True
+        return conflicting.view_as(cells)
 
 
 @lru_cache(maxsize=64)
-def _pairs(a: int, b: int) -> Tensor:
-    """Pairs [2, P] of cells that share a row, a column or a block, each once."""
+def _peers(a: int, b: int) -> Tensor:
+    """Pairs [2, P] of cells that share a row, a column or a block, each pair once."""
     n = a * b
     row, column = torch.arange(n * n) // n, torch.arange(n * n) % n
     block = row // a * a + column // b
@@ -169,7 +169,7 @@ def _pairs(a: int, b: int) -> Tensor:
 
 
 def _colours(clues: Tensor, wrong: Tensor) -> Tensor:
-    """The background [N, N, 3] of cells: clues grey, wrong ones rose."""
+    """The background [N, N, 3] of cells: clues gray, wrong ones rose."""
     colours = torch.ones(*clues.shape, 3)
     colours[clues] = 0.93
     colours[wrong] = torch.tensor([1.0, 0.85, 0.85])

@@ -1,13 +1,13 @@
 """Complete Sudoku grids, drawn at random, and the search for solutions of a puzzle.
 
-A grid has N = a b rows in b bands of a, and N columns in a stacks of b. In here it is a
-flat array of N^2 digits 0..N-1, and its rows, columns and blocks are 3 N groups.
+A grid has N = a b rows in b bands of a, and N columns in a stacks of b. In this module
+it is a flat array of N^2 digits 0..N-1; its rows, columns and blocks are 3 N groups.
 """
 
 import numpy as np
 from numba import njit
 
-SEARCHED = 9  # the largest side for which a search from nothing is quick
+SEARCHED = 9  # the largest side for which a search from an empty grid is fast
 SWITCHES = 8  # per pair of rows of a band, or of columns of a stack
 
 
@@ -25,19 +25,19 @@ def draw_grid(a: int, b: int, from_all: bool, seed: int) -> np.ndarray:
     """A complete grid [N, N].
 
     Without `from_all` it is one of the paper's: each row is the first one shifted, by b
-    from row to row of a band and by 1 from band to band; then digits are renamed, and
-    bands, rows of a band and columns of a stack change places.
+    from row to row of a band and by 1 from band to band. Then the digits, the bands,
+    the rows of each band and the columns of each stack are permuted at random.
 
-    With `from_all` a randomised search finds a grid; beyond a side of 9, where that can
-    take long, the shifted one is taken. Then come random switches, see `_switch_lines`
-    and `_switch_digits`, and all symmetries of the rules.
+    With `from_all` a randomised search finds a grid. Above a side of 9, where the
+    search can be slow, it starts from the shifted grid instead. Then it applies random
+    switches, see `_switch_lines` and `_switch_digits`, and all symmetries of the rules.
 
-    How close to uniform that is: the search reaches every grid, though not equally
-    often. A switch and its reverse are equally likely, so it keeps the uniform
-    distribution and takes no other further from it. No difference shows in the counts
-    of all 4x4 and 6x6 grids (chi-squares: `python -m benchmarks.sudoku_grids`), nor in
-    patterns of 9x9 grids beside exactly uniform ones (tests/problems/test_sudoku.py).
-    Larger sides are not measured.
+    How close to uniform that is: the search can reach every grid, but not with equal
+    probability. A switch and its reverse are equally likely, so switches preserve the
+    uniform distribution and move no other further away from it. The counts of all 4x4
+    and 6x6 grids show no deviation (chi-squares: `python -m benchmarks.sudoku_grids`),
+    nor do patterns of 9x9 grids (compared with exactly uniform ones in
+    tests/problems/test_sudoku.py). Larger sides are not measured.
     """
     n, state = a * b, np.array([seed], np.uint64)
     cells, groups = _shifted_rows(a, b), _groups(a, b)
@@ -73,7 +73,7 @@ def count_solutions(clues: np.ndarray, a: int, b: int, most_tries: int) -> int:
         clues: The puzzle.
         a: Rows of a block.
         b: Columns of a block.
-        most_tries: Give up after that many digits, and count no solution.
+        most_tries: Give up after trying this many digits, and return 0.
     """
     if a * b > 62:  # too many digits for the bits of an integer
         return 0
@@ -84,10 +84,10 @@ def count_solutions(clues: np.ndarray, a: int, b: int, most_tries: int) -> int:
 
 @njit(cache=True)
 def _search(cells, groups, n, limit, most_tries, state):
-    """Count solutions up to `limit`, the last of which stays in `cells` (-1: empty).
+    """Count solutions up to `limit`; the last one is left in `cells` (-1: empty).
 
-    Depth first: next comes the open cell with the fewest candidates, its digits in
-    random order. Gives 0 after `most_tries` digits.
+    Depth first: the next cell is the open one with the fewest candidates, and its
+    digits are tried in random order. Returns 0 after `most_tries` digits.
     """
     used = np.zeros(3 * n, np.int64)  # the digits of each group, as bits
     open_cells = np.empty(len(cells), np.int64)
@@ -99,7 +99,7 @@ def _search(cells, groups, n, limit, most_tries, state):
         elif _candidates(used, groups[cell]) >> cells[cell] & 1:
             _toggle(used, groups[cell], cells[cell])
         else:
-            return 0  # two clues clash
+            return 0  # two clues conflict
     if num_open == 0:
         return 1
     options = np.empty(num_open, np.int64)  # untried digits at each depth, as bits
@@ -107,7 +107,7 @@ def _search(cells, groups, n, limit, most_tries, state):
     options[0] = _tightest(open_cells, depth, num_open, used, groups)
     while depth >= 0 and tries < most_tries:
         cell = open_cells[depth]
-        if cells[cell] >= 0:  # take back what was tried before
+        if cells[cell] >= 0:  # undo what was tried before
             _toggle(used, groups[cell], cells[cell])
             cells[cell] = -1
         if options[depth] == 0:
@@ -129,7 +129,7 @@ def _search(cells, groups, n, limit, most_tries, state):
 
 @njit(cache=True)
 def _tightest(open_cells, depth, num_open, used, groups):
-    """Move the open cell with the fewest candidates to `depth`; its candidates."""
+    """Move the open cell with the fewest candidates to `depth`; return those."""
     best, fewest, where = 0, len(used), depth
     for k in range(depth, num_open):
         candidates = _candidates(used, groups[open_cells[k]])
@@ -154,14 +154,14 @@ def _candidates(used, groups):
 
 @njit(cache=True)
 def _toggle(used, groups, digit):
-    """Put a digit into the row, column and block of a cell, or take it out."""
+    """Add a digit to the row, column and block of a cell, or remove it."""
     for group in groups:
         used[group] ^= 1 << digit
 
 
 @njit(cache=True)
 def _pick(bits, state):
-    """The number of one of the bits that are 1, each with equal chance."""
+    """The index of a random 1 among the bits, all equally likely."""
     count, rest = 0, bits
     while rest:
         rest &= rest - 1
@@ -177,9 +177,9 @@ def _pick(bits, state):
 def _switch_lines(cells, a, b, in_band, state):
     """Exchange two rows of a band along one cycle, or two columns of a stack.
 
-    Swap the two digits at a random place of the lines, then those at the place where
-    the first line had the digit that it now has twice, and so on until it has none
-    twice. Every group keeps its digits.
+    Swap the two digits at a random place of the lines. The first line may now have a
+    digit twice: swap at the place where it had that digit before, and so on until it
+    has none twice. Every group keeps its digits.
     """
     n = a * b
     size, stride, step = (a, n, 1) if in_band else (b, 1, n)
@@ -199,31 +199,31 @@ def _switch_lines(cells, a, b, in_band, state):
 
 @njit(cache=True)
 def _switch_digits(cells, groups, n, state):
-    """Exchange two digits in a part of the grid that no group links to the rest.
+    """Exchange two digits in one connected component of the cells that have them.
 
-    The part grows from a random cell with the first digit: a cell brings along the
-    cells of its row, column and block that have the other one. Every group that it
-    reaches has both digits in it, so that every group keeps its digits.
+    The cells with these two digits are nodes; two are linked if they share a group. The
+    component is that of a random cell with the first digit. It has both cells of a
+    group or neither, so every group keeps its digits.
     """
     one, other = _two_below(n, state)
-    place = np.empty((2, 3 * n), np.int64)  # of both digits in each group
+    place = np.empty((2, 3 * n), np.int64)  # the cell of each digit in each group
     for cell in range(len(cells)):
         if cells[cell] == one or cells[cell] == other:
             for group in groups[cell]:
                 place[int(cells[cell] == other), group] = cell
-    waiting = np.empty(2 * n, np.int64)
-    waiting[0] = place[0, _below(n, state)]
-    cells[waiting[0]] = other
-    num_waiting = 1
-    while num_waiting > 0:
-        num_waiting -= 1
-        cell = waiting[num_waiting]
+    pending = np.empty(2 * n, np.int64)
+    pending[0] = place[0, _below(n, state)]
+    cells[pending[0]] = other
+    num_pending = 1
+    while num_pending > 0:
+        num_pending -= 1
+        cell = pending[num_pending]
         for group in groups[cell]:
             partner = place[int(cells[cell] == other), group]
             if cells[partner] == cells[cell]:  # not exchanged yet
                 cells[partner] = one + other - cells[cell]
-                waiting[num_waiting] = partner
-                num_waiting += 1
+                pending[num_pending] = partner
+                num_pending += 1
 
 
 @njit(cache=True)
