@@ -9,6 +9,7 @@ from matplotlib.colors import to_rgba
 
 from gsdm_pyg.evaluation import prior_metrics
 from problems import BooleanCircuit
+from tests.problems.draws import draw_batch, draw_list
 from tests.problems.graph_oracle import attention_links, symmetric_with_loops
 
 
@@ -38,11 +39,8 @@ def all_outputs(problem):
 # gates
 
 
-@pytest.mark.parametrize("n", [1, 2, 4])
-def test_there_are_half_as_many_gates_in_each_layer(n):
-    assert [len(layer) for layer in BooleanCircuit(n=n).gates] == [
-        2 ** (n - layer) for layer in range(1, n + 1)
-    ]
+def test_there_are_half_as_many_gates_in_each_layer():
+    assert [len(layer) for layer in BooleanCircuit(n=4).gates] == [8, 4, 2, 1]
 
 
 def test_gates_are_a_function_of_the_seed(untouched_random_state):
@@ -58,54 +56,52 @@ def test_and_and_or_are_equally_frequent():
     assert abs(kinds.mean() - 0.5) < 4 * 0.5 / len(kinds) ** 0.5
 
 
-@pytest.mark.parametrize("seed", range(12))
-def test_a_gate_is_nearly_constant_only_where_the_other_kind_would_be_too(seed):
-    layers = all_outputs(BooleanCircuit(n=4, gate_seed=seed))
-    for below, above in pairwise(layers):
-        left, right = below[:, ::2], below[:, 1::2]
-        p, p_and, p_or = (
-            v.double().mean(0) for v in (above, left & right, left | right)
-        )
-        least = torch.minimum((p_and - 0.5).abs(), (p_or - 0.5).abs())
-        lopsided = (p < 1 / 8) | (p > 7 / 8)
-        assert ((p - 0.5).abs() <= least + 1e-12)[lopsided].all()
+def test_a_gate_is_nearly_constant_only_if_the_other_kind_would_be_too():
+    for seed in range(12):
+        layers = all_outputs(BooleanCircuit(n=4, gate_seed=seed))
+        for below, above in pairwise(layers):
+            left, right = below[:, ::2], below[:, 1::2]
+            bias, bias_and, bias_or = (
+                (values.double().mean(0) - 0.5).abs()
+                for values in (above, left & right, left | right)
+            )
+            least = torch.minimum(bias_and, bias_or)
+            assert (bias <= least.clamp(min=0.5 - 1 / 8) + 1e-12).all()
 
 
-@pytest.mark.parametrize("n", [3, 6, 9])
+@pytest.mark.parametrize("n", [3, 9])
 def test_outputs_take_both_values(n):
     for seed in range(10):
         problem = BooleanCircuit(n=n, gate_seed=seed)
-        generator = torch.Generator().manual_seed(seed)
-        ones = sum(int(problem.sample(generator)["y"]) for _ in range(200)) / 200
-        assert 0.05 < ones < 0.95
+        y = draw_batch(problem, 200, seed)["y"].float()
+        assert 0.05 < y.mean() < 0.95
 
 
 def test_inputs_are_fair_coins():
-    generator, problem = torch.Generator().manual_seed(0), BooleanCircuit(n=6)
-    x = torch.stack([problem.sample(generator)["x"] for _ in range(200)]).float()
+    x = draw_batch(BooleanCircuit(n=6), 200)["x"].float()
     assert abs(x.mean() - 0.5) < 4 * 0.5 / x.numel() ** 0.5
 
 
-@pytest.mark.parametrize("seed", ["abc", "1", -1, 1.5, None, True, [0]])
-def test_a_seed_that_is_no_whole_number_is_refused(seed):
-    with pytest.raises(ValueError, match=r"gate_seed.* at least 0 \(got "):
-        BooleanCircuit(n=2, gate_seed=seed)
+def test_a_seed_that_is_no_whole_number_is_rejected():
+    for seed in ("abc", "1", -1, 1.5, None, True, [0]):
+        with pytest.raises(ValueError, match=r"gate_seed.* at least 0 \(got "):
+            BooleanCircuit(n=2, gate_seed=seed)
 
 
-def test_circuits_too_large_for_any_machine_are_refused():
+def test_circuits_too_large_for_any_machine_are_rejected():
     with pytest.raises(ValueError, match=r"2\^n inputs.* at most 24 \(got 100\)"):
         BooleanCircuit(100)
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2**64, 10**30])
-def test_any_whole_number_is_a_seed(seed):
-    assert len(BooleanCircuit(n=2, gate_seed=seed).gates) == 2
+def test_a_seed_may_be_larger_than_64_bits():
+    for seed in (2**64, 10**30):
+        assert len(BooleanCircuit(n=2, gate_seed=seed).gates) == 2
 
 
 # graph
 
 
-@pytest.mark.parametrize("n", [1, 2, 3, 5])
+@pytest.mark.parametrize("n", [1, 2, 4])
 def test_each_gate_is_linked_to_the_two_nodes_that_it_combines(n):
     links = {
         (node(n, layer - 1, 2 * i + side), node(n, layer, i))
@@ -117,7 +113,7 @@ def test_each_gate_is_linked_to_the_two_nodes_that_it_combines(n):
     assert attention_links(graph) == symmetric_with_loops(shapes(n), links)
 
 
-@pytest.mark.parametrize("n", [1, 2, 4])
+@pytest.mark.parametrize("n", [1, 4])
 def test_without_intermediates_the_output_is_linked_to_every_input(n):
     graph = BooleanCircuit(n=n).graphical_model().without_intermediates()
     kept = {"x": (2**n,), "y": ()}
@@ -128,7 +124,7 @@ def test_without_intermediates_the_output_is_linked_to_every_input(n):
 # metrics and picture
 
 
-def judged(problem, answers):
+def scores_of(problem, answers):
     """The metrics of pairs (answer, truth)."""
     return [
         problem.metrics({"y": torch.tensor(y)}, {"y": torch.tensor(true)})
@@ -136,19 +132,19 @@ def judged(problem, answers):
     ]
 
 
-@pytest.mark.parametrize("guess, truth", product([0, 1], repeat=2))
-def test_accuracy_counts_overall_and_for_the_class_that_is_true(guess, truth):
-    (found,) = judged(BooleanCircuit(n=1), [(guess, truth)])
-    right = float(guess == truth)
-    assert found["accuracy"] == found[f"accuracy_at_{truth}"] == right
-    assert math.isnan(found[f"accuracy_at_{1 - truth}"])
+def test_accuracy_counts_overall_and_for_the_class_that_is_true():
+    for guess, truth in product([0, 1], repeat=2):
+        (found,) = scores_of(BooleanCircuit(n=1), [(guess, truth)])
+        right = float(guess == truth)
+        assert found["accuracy"] == found[f"accuracy_at_{truth}"] == right
+        assert math.isnan(found[f"accuracy_at_{1 - truth}"])
 
 
 def test_balanced_accuracy_gives_both_outputs_the_same_weight():
     problem = BooleanCircuit(n=1)
     # Three of four are right where the output is 0, one of two where it is 1.
     answers = [(0, 0), (0, 0), (0, 0), (1, 0), (1, 1), (0, 1)]
-    found = problem.summary(judged(problem, answers))
+    found = problem.summary(scores_of(problem, answers))
     assert found == pytest.approx(
         {
             "accuracy": 4 / 6,
@@ -160,16 +156,16 @@ def test_balanced_accuracy_gives_both_outputs_the_same_weight():
 
 
 @pytest.mark.parametrize("truth", [0, 1])
-def test_balanced_accuracy_is_nan_where_an_output_is_missing(truth):
+def test_balanced_accuracy_is_nan_if_an_output_never_occurs(truth):
     problem = BooleanCircuit(n=1)
-    found = problem.summary(judged(problem, [(0, truth), (1, truth)]))
+    found = problem.summary(scores_of(problem, [(0, truth), (1, truth)]))
     assert found["accuracy"] == found[f"accuracy_at_{truth}"] == 0.5
     assert math.isnan(found["balanced_accuracy"])
 
 
 def test_independent_answers_are_right_as_often_as_two_draws_agree():
     problem = BooleanCircuit(n=4, gate_seed=2)
-    p = all_outputs(problem)[-1].double().mean().item()  # the chance of a 1
+    p = all_outputs(problem)[-1].double().mean().item()  # the probability of a 1
     assert abs(p - 0.5) > 0.2  # so that none of the four values equals another
     found = prior_metrics(problem, 4000)
     assert found["accuracy"] == pytest.approx(p**2 + (1 - p) ** 2, abs=0.03)
@@ -179,13 +175,14 @@ def test_independent_answers_are_right_as_often_as_two_draws_agree():
 
 
 @pytest.mark.parametrize("n", [1, 3])
-def test_the_picture_gives_a_red_rim_to_what_is_wrong(n):
+def test_the_picture_outlines_what_is_wrong_in_red(n):
     problem = BooleanCircuit(n=n)
-    truth = problem.sample(torch.Generator().manual_seed(0))
-    sample = {"y": 1 - truth["y"]}  # as of a model without intermediates
+    (truth,) = draw_list(problem, 1)
+    sample = {"y": 1 - truth["y"]}  # a model without intermediates samples only y
     for answer, num_red in [(truth, 0), (sample, 1)]:
         ax = problem.plot(answer, truth).axes[0]
-        rims = [tuple(c) for kind in ax.collections[1:] for c in kind.get_edgecolors()]
-        assert len(rims) == 2 ** (n + 1) - 1
-        assert rims.count(to_rgba("red")) == num_red
+        kinds = ax.collections[1:]  # after the edges: inputs, AND, OR
+        outlines = [tuple(c) for kind in kinds for c in kind.get_edgecolors()]
+        assert len(outlines) == 2 ** (n + 1) - 1
+        assert outlines.count(to_rgba("red")) == num_red
         assert f"output {answer['y']} (truth: {truth['y']})" == ax.get_title()

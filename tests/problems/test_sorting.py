@@ -7,14 +7,12 @@ import torch
 from torch.testing import assert_close
 
 from problems import Sorting
+from tests.problems.draws import draw_batch, draw_list
 from tests.problems.graph_oracle import attention_links, symmetric_with_loops
 
-ORDERINGS = ["chain", "full", "none"]
-
-
-def draws(problem, count, seed=0):
-    generator = torch.Generator().manual_seed(seed)
-    return [problem.sample(generator) for _ in range(count)]
+each_graph = pytest.mark.parametrize(
+    "n, ordering", [(1, "chain"), (4, "chain"), (4, "full"), (4, "none")]
+)
 
 
 def constraint_links(n, ordering):
@@ -29,9 +27,9 @@ def constraint_links(n, ordering):
     return links
 
 
-@pytest.mark.parametrize("n", [1, 2, 10])
-def test_p_sorts_u_into_s(n):
-    for values in draws(Sorting(n=n), 20):
+def test_p_sorts_u_into_s():
+    n = 10
+    for values in draw_list(Sorting(n=n), 20):
         u, P, s = (values[name].tolist() for name in "uPs")
         assert s == sorted(u)
         for lines in (P, list(zip(*P, strict=True))):
@@ -40,13 +38,12 @@ def test_p_sorts_u_into_s(n):
 
 
 def test_u_is_standard_normal():
-    u = torch.cat([values["u"] for values in draws(Sorting(n=20), 500)])
-    assert abs(u.mean()) < 4 / len(u) ** 0.5
-    assert abs(u.var() - 1) < 4 * (2 / len(u)) ** 0.5
+    u = draw_batch(Sorting(n=20), 500)["u"]
+    assert abs(u.mean()) < 4 / u.numel() ** 0.5
+    assert abs(u.var() - 1) < 4 * (2 / u.numel()) ** 0.5
 
 
-@pytest.mark.parametrize("ordering", ORDERINGS)
-@pytest.mark.parametrize("n", [1, 2, 5])
+@each_graph
 def test_the_graph_is_the_paper_s(n, ordering):
     shapes = {"u": (n,), "P": (n, n), "C": (n, n), "s": (n,)}
     links = constraint_links(n, ordering)
@@ -58,8 +55,7 @@ def test_the_graph_is_the_paper_s(n, ordering):
     assert attention_links(graph) == symmetric_with_loops(shapes, links)
 
 
-@pytest.mark.parametrize("ordering", ORDERINGS)
-@pytest.mark.parametrize("n", [1, 2, 5])
+@each_graph
 def test_without_intermediates_s_is_linked_to_all_of_u_and_its_row_of_p(n, ordering):
     shapes = {"u": (n,), "P": (n, n), "s": (n,)}
     links = constraint_links(n, ordering)
@@ -70,7 +66,7 @@ def test_without_intermediates_s_is_linked_to_all_of_u_and_its_row_of_p(n, order
     assert attention_links(graph) == symmetric_with_loops(shapes, links)
 
 
-def test_rmse_judges_p_and_the_given_u_alone():
+def test_rmse_scores_p_and_the_given_u_alone():
     problem = Sorting(n=3)
     truth = {
         "u": torch.tensor([3.0, 1.0, 2.0]),
@@ -90,12 +86,12 @@ def test_rmse_judges_p_and_the_given_u_alone():
 
 
 @pytest.mark.parametrize("n", [3, 10])
-def test_random_permutations_score_as_chance_has_it(n):
+def test_random_permutations_score_as_expected_by_chance(n):
     problem, count = Sorting(n=n), 2000
-    truths, guesses = draws(problem, count, seed=0), draws(problem, count, seed=1)
-    judged = [problem.metrics(*pair) for pair in zip(guesses, truths, strict=True)]
-    squares = torch.tensor([j["rmse"] for j in judged]).square()
-    exact = torch.tensor([j["exact"] for j in judged])
+    truths, guesses = (draw_list(problem, count, seed) for seed in (0, 1))
+    scores = [problem.metrics(*pair) for pair in zip(guesses, truths, strict=True)]
+    squares = torch.tensor([score["rmse"] for score in scores]).square()
+    exact = torch.tensor([score["exact"] for score in scores])
     expected = 2 * (n - 1) / n  # twice the variance within n numbers
     assert abs(squares.mean() - expected) < 4 * squares.std() / count**0.5
     chance = 1 / torch.arange(1, n + 1).double().prod().item()  # 1 / n!
@@ -104,7 +100,7 @@ def test_random_permutations_score_as_chance_has_it(n):
 
 def test_the_picture_shows_u_p_p_u_and_s_and_marks_errors():
     problem = Sorting(n=4)
-    truth = draws(problem, 1)[0]
+    (truth,) = draw_list(problem, 1)
     P = truth["P"][[1, 0, 2, 3]]
     P[2] = 0
     figure = problem.plot({**truth, "P": P}, truth)
