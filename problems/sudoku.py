@@ -93,8 +93,9 @@ class Sudoku(Problem):
 
         `valid` is 1 if each row, column and block holds each digit once and the clues
         are unchanged. `violations` is the share of equal digits among all pairs of
-        cells that must differ. `exact` is 1 if the grid is the truth and 0 if not; it
-        is NaN if there are other solutions or the search for one gave up.
+        cells that must differ. `exact` is 1 if the grid is the truth and 0 if not. It
+        is NaN if there are other solutions, if the search for one gave up, and without
+        `observed`.
 
         Args:
             sample: The grid to score.

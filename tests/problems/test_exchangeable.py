@@ -1,4 +1,4 @@
-"""Which nodes exchangeable embeddings tell apart, problem by problem."""
+"""Which nodes exchangeable embeddings distinguish, problem by problem."""
 
 from itertools import product
 
@@ -26,7 +26,7 @@ def all_of(*index):
     return index
 
 
-# For each variable, what of an index the embedding depends on.
+# For each variable, the part of an index that the embedding depends on.
 CASES = {
     BCMF(2, 3, 4): {"A": nothing, "R": nothing, "C": nothing, "E": nothing},
     HierarchicalBCMF(2, 3, 4): {
@@ -61,6 +61,6 @@ def test_nodes_share_an_embedding_where_their_order_does_not_matter(problem):
         assert (label_id[i] == label_id[j]) == (expected[i] == expected[j])
 
 
-def test_one_shared_embedding_serves_all_cells_of_a_sudoku():
+def test_the_shared_embedding_is_the_same_for_all_cells_of_a_sudoku():
     shared = structure(Sudoku(2, 3), GraphView("shared"))
     assert shared.label_id.unique().tolist() == [0]

@@ -48,9 +48,8 @@ def instance(R, K):
 
 
 def test_the_rank_is_uniform_on_1_to_k():
-    counts = draw_batch(HierarchicalBCMF(m=1, n=1, k=4), 2000)["K"].bincount(
-        minlength=5
-    )
+    K = draw_batch(HierarchicalBCMF(m=1, n=1, k=4), 2000)["K"]
+    counts = K.bincount(minlength=5)
     assert counts[0] == 0
     assert (counts[1:] - 500).abs().max() < 4 * (2000 * 0.25 * 0.75) ** 0.5
 
