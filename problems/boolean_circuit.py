@@ -16,7 +16,7 @@ from gsdm_pyg.problem import graph_of
 
 Seed = Annotated[int, "0 or more"]
 
-NEARLY_CONSTANT = 1 / 8  # a gate is, if it takes a value less often than this
+NEARLY_CONSTANT = 1 / 8  # if a gate takes one of its values less often than this
 MOST_LAYERS = 24  # 2^25 nodes, gigabytes per instance
 
 
