@@ -1,8 +1,9 @@
-"""One optimiser step on the weights of a denoiser (width 64, 12 layers).
+"""One optimizer step on the weights of a denoiser (width 64, 12 layers).
 
     python -m benchmarks.optimizer [--steps 20]
 
-`gsdm_pyg.optim.Muon` beside `torch.optim.Muon` and `torch.optim.AdamW`, in turns.
+`gsdm_pyg.training.muon.Muon` beside `torch.optim.Muon` and `torch.optim.AdamW`, taking
+turns.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from statistics import median
 import torch
 
 from gsdm_pyg import Denoiser
-from gsdm_pyg.optim import Muon
+from gsdm_pyg.training.muon import Muon
 
 
 def main() -> None:
@@ -32,7 +33,7 @@ def main() -> None:
             p.grad = q.grad.clone()
     hidden = {id(p) for p in first.hidden_matrices()}
     optimizers = {
-        "gsdm_pyg.optim.Muon (and AdamW for the rest)": Muon(
+        "gsdm_pyg.training.muon.Muon (and AdamW for the rest)": Muon(
             first.hidden_matrices(),
             [p for p in first.parameters() if id(p) not in hidden],
         ),
@@ -50,7 +51,7 @@ def main() -> None:
             optimizer.step()
             times[name].append((time.perf_counter() - start) * 1e3)
     ours = median(next(iter(times.values())))
-    print("| optimiser | ms | ratio to ours |")
+    print("| optimizer | ms | ratio to ours |")
     print("| --- | --- | --- |")
     for name, values in times.items():
         print(f"| {name} | {median(values):.1f} | {median(values) / ours:.2f} |")

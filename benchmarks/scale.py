@@ -20,8 +20,8 @@ from matplotlib.figure import Figure
 from torch_geometric.data import Batch
 
 from gsdm_pyg import GSDM
-from gsdm_pyg.data import collate, to_data
-from gsdm_pyg.memory import keep_freed_memory
+from gsdm_pyg.data import ProblemBatches
+from gsdm_pyg.training.memory import keep_freed_memory
 from problems import BCMF
 
 SIZES = (50, 100, 200, 302)  # the last one has a million nodes
@@ -47,22 +47,17 @@ def measure(size: int) -> dict[str, float]:
 
 
 def instance(problem: BCMF) -> Batch:
-    generator = torch.Generator().manual_seed(0)
-    values, observed = problem.sample(generator), problem.observe(generator)
-    return collate([to_data(problem, values, observed)])
+    return ProblemBatches(problem, batch_size=1).batch(0)
 
 
 @torch.no_grad()
 def forward(model: GSDM, batch: Batch) -> None:
-    output = model.denoiser(
+    output = model.diffusion.denoiser(
         batch.x,
         torch.tensor([500]),
         batch.observed,
         batch.edge_index,
-        batch.label_id,
-        batch.label_variable,
-        batch.label_position,
-        batch.label_variable_batch,
+        batch.embedding,
     )
     assert output.isfinite().all()
 

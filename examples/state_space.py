@@ -6,8 +6,8 @@
 
 For a few fresh instances, many paths are drawn given the observations. Errors are those
 of `StateSpace.posterior_error`: of the mean, in exact standard deviations, and of the
-spread, relative to the exact one. Beside them stands what as many exact samples would
-show by chance.
+spread, relative to the exact one. In brackets: the errors that as many exact samples
+would show by chance.
 """
 
 import argparse
@@ -17,8 +17,8 @@ from typing import get_args
 import torch
 
 from gsdm_pyg import GSDM
-from gsdm_pyg.data import keyed_generator
-from gsdm_pyg.diffusion.sampling import Solver
+from gsdm_pyg.choices import Solver
+from gsdm_pyg.seeding import keyed_generator
 from problems import StateSpace
 
 

@@ -1,25 +1,65 @@
-"""Graphically structured diffusion models on PyTorch Geometric."""
+"""Graphically structured diffusion models on PyTorch Geometric.
 
-from gsdm_pyg.data import ProblemBatches, to_data
-from gsdm_pyg.graphical_model import GraphicalModel
-from gsdm_pyg.model import GSDM
-from gsdm_pyg.nn import Denoiser, StructuredAttentionConv
-from gsdm_pyg.problem import Problem, ProblemFamily
-from gsdm_pyg.variables import Categorical, Continuous, Role, Variable
-from gsdm_pyg.view import GraphView
+Public names are loaded on first use, so that `gsdm_pyg.nn` alone needs neither
+diffusers nor matplotlib.
+"""
 
-__all__ = [
-    "GSDM",
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from gsdm_pyg.data import ProblemBatches, to_data
+    from gsdm_pyg.diffusion import GraphDiffusion
+    from gsdm_pyg.graphical_model import GraphicalModel
+    from gsdm_pyg.model import GSDM
+    from gsdm_pyg.nn import Denoiser, StructuredAttentionConv
+    from gsdm_pyg.problem import Problem, ProblemFamily
+    from gsdm_pyg.settings import GraphOptions, ModelSettings, SamplerSettings
+    from gsdm_pyg.variables import Categorical, Continuous, Role, Variable
+
+__version__ = "0.1.0"
+
+_PUBLIC = {  # module -> names, in the order of the data flow
+    "variables": ["Categorical", "Continuous", "Role", "Variable"],
+    "graphical_model": ["GraphicalModel"],
+    "problem": ["Problem", "ProblemFamily"],
+    "data": ["ProblemBatches", "to_data"],
+    "nn": ["Denoiser", "StructuredAttentionConv"],
+    "diffusion": ["GraphDiffusion"],
+    "settings": ["GraphOptions", "ModelSettings", "SamplerSettings"],
+    "model": ["GSDM"],
+}
+_MODULE_OF = {name: module for module, names in _PUBLIC.items() for name in names}
+
+__all__ = [  # noqa: RUF022, the order of the data flow
     "Categorical",
     "Continuous",
-    "Denoiser",
-    "GraphView",
+    "Role",
+    "Variable",
     "GraphicalModel",
     "Problem",
-    "ProblemBatches",
     "ProblemFamily",
-    "Role",
-    "StructuredAttentionConv",
-    "Variable",
+    "ProblemBatches",
     "to_data",
+    "Denoiser",
+    "StructuredAttentionConv",
+    "GraphDiffusion",
+    "GraphOptions",
+    "ModelSettings",
+    "SamplerSettings",
+    "GSDM",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _PUBLIC:
+        return import_module(f"gsdm_pyg.{name}")
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module 'gsdm_pyg' has no attribute {name!r}")
+    value = getattr(import_module(f"gsdm_pyg.{_MODULE_OF[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_MODULE_OF])

@@ -2,76 +2,83 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from inspect import signature
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from gsdm_pyg.data import keyed_generator, to_data
-from gsdm_pyg.diffusion.sampling import Solver
+from gsdm_pyg.choices import Observe
+from gsdm_pyg.data import encode
+from gsdm_pyg.diffusion import GraphDiffusion
 from gsdm_pyg.encoding import Arrays
-from gsdm_pyg.model import GSDM
-from gsdm_pyg.problem import Observe, Problem
+from gsdm_pyg.files import atomic_writer
+from gsdm_pyg.posterior import MAX_NODES, sample_posterior
+from gsdm_pyg.problem import Problem
+from gsdm_pyg.seeding import keyed_generator
+from gsdm_pyg.settings import SamplerSettings
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Metrics summed up over instances, and the samples that they judge."""
+    """Metrics summed up over instances, and the samples that they score."""
 
+    problem: Problem
     metrics: dict[str, float]
     samples: list[dict[str, Tensor]]
     truths: list[dict[str, Tensor]]
     observed: list[dict[str, Tensor]]  # boolean, what each sample was given
 
-    def figures(self, problem: Problem, count: int) -> list[Figure]:
+    def figures(self, count: int) -> list[Figure]:
         """Pictures of the first `count` answers."""
         answers = zip(self.samples, self.truths, self.observed, strict=True)
-        return [_ask(problem.plot, *answer) for answer in islice(answers, count)]
+        plot = self.problem.plot
+        return [_with_observed(plot, *answer) for answer in islice(answers, count)]
+
+    def save_pictures(self, count: int, folder: Path, tag: str) -> None:
+        """Draw the first `count` answers as `folder`/bcmf-m8-n8-k4-<tag>-<i>.png."""
+        sizes = [f"{name}{size}" for name, size in self.problem.sizes().items()]
+        stem = "-".join([type(self.problem).__name__.lower(), *sizes, tag])
+        for i, figure in enumerate(self.figures(count)):
+            with atomic_writer(folder / f"{stem}-{i}.png") as file:
+                figure.savefig(file, dpi=120)
 
 
 def evaluate(
-    model: GSDM,
+    diffusion: GraphDiffusion,
     problem: Problem,
-    num_instances: int = 64,
-    steps: int = 50,
-    solver: Solver = "ddpm",
+    num_instances: int,
+    sampler: SamplerSettings,
     seed: int = 0,
-    max_nodes: int = 200_000,
-    restarts: int = 0,
+    max_nodes: int = MAX_NODES,
 ) -> Evaluation:
-    """Sample one answer for each of `num_instances` fresh instances and judge it.
+    """Sample one answer for each of `num_instances` fresh instances and score it.
 
     Args:
-        model: The model to judge.
+        diffusion: The model to evaluate.
         problem: The problem, of any size.
         num_instances: Instances to average over.
-        steps: Evaluations of the network on the way from noise to a sample.
-        solver: How to integrate.
+        sampler: How to draw.
         seed: Chooses instances and noise.
         max_nodes: Bound on the nodes of one batch.
-        restarts: How many times to go part of the way back, see `GSDM.sample`.
     """
-    graph = model.check_problem(problem)
-    truths, observed, generator = _draw(problem, num_instances, seed, model.observe)
-    given = zip(truths, observed, strict=True)
-    graphs = [to_data(problem, *arrays, model.view) for arrays in given]
-    values = model.sample_data(graphs, steps, solver, generator, max_nodes, restarts)
-    samples = [model.decode(graph, x.cpu()) for x in values]
-    metrics = _judge(problem, samples, truths, observed)
-    return Evaluation(metrics, samples, truths, observed)
-
-
-def _ask(
-    method: Callable[..., Any], sample: Arrays, truth: Arrays, observed: Arrays
-) -> Any:
-    """`metrics` or `plot` of a problem, with `observed` if it has such an argument."""
-    extra = {"observed": observed} if "observed" in signature(method).parameters else {}
-    return method(sample, truth, **extra)
+    settings = diffusion.settings
+    diffusion.spec.graph(problem, settings.graph)  # raises if the problem does not fit
+    truths, observed, generator = _draw(problem, num_instances, seed, settings.observe)
+    instances = encode(problem, _stack(truths), _stack(observed), settings.graph)
+    drawn = sample_posterior(diffusion, instances, sampler, generator, max_nodes)
+    samples = [
+        {name: values[i] for name, values in drawn.items()}
+        for i in range(num_instances)
+    ]
+    metrics = _score(problem, samples, truths, observed)
+    return Evaluation(problem, metrics, samples, truths, observed)
 
 
 def prior_metrics(
@@ -83,13 +90,24 @@ def prior_metrics(
     """Metrics of answers that ignore what is given, on the instances of `evaluate`."""
     truths, observed, generator = _draw(problem, num_instances, seed, observe)
     samples = [problem.sample(generator) for _ in truths]
-    return _judge(problem, samples, truths, observed)
+    return _score(problem, samples, truths, observed)
+
+
+def label(problem: Problem) -> str:
+    """A short name such as BCMF(m=8,n=8,k=4)."""
+    sizes = ",".join(f"{name}={size}" for name, size in problem.sizes().items())
+    return f"{type(problem).__name__}({sizes})"
+
+
+def as_json(metrics: dict[str, float]) -> dict[str, float | None]:
+    """Metrics as JSON knows them: null instead of NaN."""
+    return {name: None if math.isnan(v) else v for name, v in metrics.items()}
 
 
 def _draw(
     problem: Problem, num_instances: int, seed: int, observe: Observe
 ) -> tuple[list[dict[str, Tensor]], list[dict[str, Tensor]], torch.Generator]:
-    """Instances, what is given of each, and where further randomness comes from."""
+    """Instances, what is given of each, and the generator of further randomness."""
     if num_instances < 1:
         raise ValueError(f"num_instances must be at least 1 (got {num_instances}).")
     generator = keyed_generator("evaluation", seed)
@@ -98,7 +116,15 @@ def _draw(
     return truths, observed, generator
 
 
-def _judge(
+def _stack(instances: Sequence[Arrays]) -> dict[str, Tensor]:
+    """Arrays of several instances [*shape] -> one array [B, *shape] per name."""
+    return {
+        name: torch.stack([torch.as_tensor(arrays[name]) for arrays in instances])
+        for name in instances[0]
+    }
+
+
+def _score(
     problem: Problem,
     samples: Sequence[Arrays],
     truths: Sequence[Arrays],
@@ -106,10 +132,12 @@ def _judge(
 ) -> dict[str, float]:
     """The problem's summary of its metrics."""
     answers = zip(samples, truths, observed, strict=True)
-    return problem.summary([_ask(problem.metrics, *answer) for answer in answers])
+    return problem.summary([_with_observed(problem.metrics, *a) for a in answers])
 
 
-def label(problem: Problem) -> str:
-    """A short name such as BCMF(m=8,n=8,k=4)."""
-    sizes = ",".join(f"{name}={size}" for name, size in problem.sizes().items())
-    return f"{type(problem).__name__}({sizes})"
+def _with_observed(
+    method: Callable[..., Any], sample: Arrays, truth: Arrays, observed: Arrays
+) -> Any:
+    """`metrics` or `plot` of a problem, with `observed` if it has such an argument."""
+    extra = {"observed": observed} if "observed" in signature(method).parameters else {}
+    return method(sample, truth, **extra)

@@ -8,7 +8,6 @@ to each other: the paper's rule is "an edge, or a common factor", not moralisati
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
 
 import networkx as nx
 import numpy as np
@@ -17,6 +16,7 @@ from torch import Tensor
 from torch_geometric import EdgeIndex
 
 from gsdm_pyg.checks import check_choice
+from gsdm_pyg.choices import Edges
 from gsdm_pyg.encoding import Arrays, Encoding
 from gsdm_pyg.relations import (
     ancestors_through,
@@ -32,8 +32,6 @@ from gsdm_pyg.variables import (
     check_positions,
     column_blocks,
 )
-
-Edges = Literal["structured", "complete", "random", "directed"]
 
 RANDOM_DEGREE = 20  # how many other nodes a node attends to in a random graph
 
@@ -297,15 +295,3 @@ class GraphicalModel:
                 f"(got {int(ids.min())}..{int(ids.max())})."
             )
         return ids
-
-
-def as_spec(graph: GraphicalModel) -> list[dict[str, str | int | None]]:
-    """Names, classes and roles of the variables as JSON values, without sizes."""
-    return [
-        {
-            "name": variable.name,
-            "num_classes": variable.domain.num_classes,
-            "role": variable.role.value,
-        }
-        for variable in graph.variables.values()
-    ]

@@ -1,148 +1,187 @@
-"""Model folders: config.json, model.safetensors and a card; nothing is unpickled."""
+"""Model folders: config.json, model.safetensors and a card; nothing is unpickled.
+
+Format version 2 has the sections `problem`, `model` and `sampler`. Version 1 had the
+arguments of a model side by side, and no sampler.
+"""
 
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any, Self
+from typing import Any
 
-from huggingface_hub import PyTorchModelHubMixin, hf_hub_download
-from huggingface_hub.constants import SAFETENSORS_SINGLE_FILE
 from safetensors import SafetensorError
-from safetensors.torch import load_file
-from torch import nn
+from safetensors.torch import load_file, save
+from torch import Tensor
 
-CARD = """---
-{{ card_data }}
+from gsdm_pyg.files import write_folder
+from gsdm_pyg.problem_spec import ProblemSpec
+from gsdm_pyg.settings import ModelSettings, SamplerSettings
+
+FORMAT_VERSION = 2
+CONFIG, WEIGHTS, CARD = "config.json", "model.safetensors", "README.md"
+
+_CARD = """---
+library_name: gsdm_pyg
 ---
 
 # Graphically structured diffusion model
 
 Load with `GSDM.from_pretrained` of `gsdm_pyg` and draw with `.sample`.
 
-{{ details | default("", true) }}
+{details}
 """
 
+# What a folder means where it says nothing: the defaults when it was written.
+_OLDER = {
+    "embedding": "exchangeable",
+    "edges": "structured",
+    "intermediates": "keep",
+    "continuous_loss": "x0",
+    "discrete_scale": 1.0,
+    "self_conditioning": False,
+    "observe": "roles",
+}
 
-class ModelFolder(nn.Module, PyTorchModelHubMixin):
-    """Saving to and loading from a folder or the Hugging Face Hub."""
 
-    @classmethod
-    def from_pretrained(  # type: ignore[override]
-        cls, folder: str | Path, **arguments: Any
-    ) -> Self:
-        """Load a model folder (`config.json` and `model.safetensors`) or a Hub id."""
-        path = Path(folder)
-        if path.exists():
-            _check_folder(path)
-        elif len(path.parts) != 2 or path.parent.is_dir():  # not the id of a Hub model
-            raise FileNotFoundError(
-                f"There is no model folder of that name (got {str(folder)!r})."
+def save_model_folder(
+    folder: Path,
+    spec: ProblemSpec,
+    settings: ModelSettings,
+    sampler: SamplerSettings,
+    weights: dict[str, Tensor],
+    details: str = "",
+) -> None:
+    """Write a model folder; a failure leaves an older one as it was."""
+    config = {
+        "format_version": FORMAT_VERSION,
+        "problem": spec.model_dump(mode="json"),
+        "model": settings.model_dump(mode="json"),
+        "sampler": sampler.model_dump(mode="json"),
+    }
+    tensors = {name: tensor.cpu().contiguous() for name, tensor in weights.items()}
+    contents = {
+        CONFIG: json.dumps(config, indent=2).encode() + b"\n",
+        WEIGHTS: save(tensors, metadata={"format": "pt"}),
+        CARD: _CARD.format(details=details).encode(),
+    }
+    write_folder(folder, contents)
+
+
+def find(
+    folder: str | Path, revision: str | None = None, token: str | None = None
+) -> Path:
+    """A model folder on this machine, downloaded if it is the id of a Hub model."""
+    path = Path(folder)
+    if path.exists():
+        return path
+    missing = FileNotFoundError(
+        "There is no model folder of that name here, nor a model on the Hub that could "
+        f"be downloaded (got {str(folder)!r})."
+    )
+    if len(path.parts) != 2 or path.is_absolute() or path.parent.is_dir():
+        raise missing  # not the id of a Hub model
+    from huggingface_hub import snapshot_download
+
+    try:
+        names = [CONFIG, WEIGHTS, CARD]
+        return Path(
+            snapshot_download(
+                str(folder), revision=revision, token=token, allow_patterns=names
             )
-        try:
-            return super().from_pretrained(str(folder), **arguments).eval()
-        except (
-            SafetensorError,
-            RuntimeError,
-            TypeError,
-            LookupError,
-            ValueError,
-            ArithmeticError,
-        ) as error:
-            raise ValueError(
-                f"The model folder is damaged or of another version: copy or export it "
-                f"again (got {str(folder)!r}: {' '.join(str(error).split())[:200]})."
-            ) from error
-        except OSError as error:
+        )
+    except (OSError, ValueError) as error:
+        raise missing from error
+
+
+def push(folder: Path, repo_id: str, private: bool | None = None) -> str:
+    """Upload a model folder to the Hugging Face Hub; returns its address."""
+    from huggingface_hub import HfApi
+
+    hub = HfApi()
+    hub.create_repo(repo_id, private=private, exist_ok=True)
+    return str(hub.upload_folder(repo_id=repo_id, folder_path=folder))
+
+
+def load_config(
+    folder: Path,
+) -> tuple[ProblemSpec, ModelSettings, SamplerSettings]:
+    """Problem, model and sampler of a model folder of any version."""
+    for name in (CONFIG, WEIGHTS):
+        if not (folder / name).is_file():
             raise FileNotFoundError(
-                "There is no model folder of that name here, nor could it be had from "
-                f"the Hub (got {str(folder)!r})."
-            ) from error
-
-    def save_pretrained(  # type: ignore[override]
-        self,
-        save_directory: str | Path,
-        *,
-        config: dict[str, Any] | None = None,
-        model_card_kwargs: dict[str, Any] | None = None,
-    ) -> None:
-        """Write a model folder: config.json, model.safetensors and a card.
-
-        Each file is replaced whole, so that an interruption leaves no half-written
-        one.
-
-        Args:
-            save_directory: The folder, made if need be.
-            config: Other contents for config.json than the model's own arguments.
-            model_card_kwargs: `{"details": text}` puts a text into the card.
-        """
-        folder = Path(save_directory)
-        folder.mkdir(parents=True, exist_ok=True)
-        with TemporaryDirectory(dir=folder.parent) as partial:
-            super().save_pretrained(
-                partial, config=config, model_card_kwargs=model_card_kwargs
-            )
-            files = sorted(Path(partial).iterdir())
-            old = {f: f.read_bytes() for f in folder.iterdir() if f.is_file()}
-            try:
-                for file in files:
-                    os.replace(file, folder / file.name)
-            except OSError:
-                for file, content in old.items():
-                    file.write_bytes(content)
-                raise
-
-    @classmethod
-    def _from_pretrained(
-        cls,
-        *,
-        model_id: str,
-        map_location: str = "cpu",
-        strict: bool = True,
-        revision: str | None = None,
-        cache_dir: str | Path | None = None,
-        force_download: bool = False,
-        local_files_only: bool = False,
-        token: str | bool | None = None,
-        **settings: Any,
-    ) -> Self:
-        """Load safetensors only: a pickle is never opened."""
-        file = str(Path(model_id) / SAFETENSORS_SINGLE_FILE)
-        if not Path(model_id).is_dir():
-            file = hf_hub_download(
-                model_id,
-                SAFETENSORS_SINGLE_FILE,
-                revision=revision,
-                cache_dir=cache_dir,
-                force_download=force_download,
-                local_files_only=local_files_only,
-                token=token,
-            )
-        model = cls(**settings)
-        model.load_state_dict(load_file(file, device=map_location), strict=strict)
-        return model.to(map_location)
-
-
-def _check_folder(path: Path) -> None:
-    for name in ("config.json", "model.safetensors"):
-        if not (path / name).is_file():
-            raise FileNotFoundError(
-                f"A model folder holds config.json and model.safetensors; {name} is "
-                f"missing: export the model again (got {str(path)!r})."
+                f"A model folder holds {CONFIG} and {WEIGHTS}; {name} is missing: "
+                f"export the model again (got {str(folder)!r})."
             )
     try:
-        config = json.loads((path / "config.json").read_text())
+        config = json.loads((folder / CONFIG).read_text())
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise ValueError(
-            f"{path / 'config.json'} is not valid JSON: export the model again "
+            f"{folder / CONFIG} is not valid JSON: export the model again "
             f"(got {error})."
         ) from error
-    needed = {"variables", "loc", "scale"}
+    sections = _sections(folder / CONFIG, config)
+    try:
+        return (
+            ProblemSpec.parse(sections["problem"]),
+            ModelSettings.parse(sections["model"]),
+            SamplerSettings.parse(sections["sampler"]),
+        )
+    except (ValueError, TypeError) as error:
+        raise damaged(folder, error) from error
+
+
+def load_weights(folder: Path, device: str) -> dict[str, Tensor]:
+    """The tensors of a model folder by name."""
+    try:
+        return load_file(folder / WEIGHTS, device=device)
+    except SafetensorError as error:
+        raise damaged(folder, error) from error
+
+
+def damaged(folder: Path, error: Exception) -> ValueError:
+    """What to raise where the contents of a folder do not fit together."""
+    return ValueError(
+        "The model folder is damaged or of another version: copy or export it again "
+        f"(got {str(folder)!r}: {' '.join(str(error).split())[:200]})."
+    )
+
+
+def _sections(file: Path, config: Any) -> dict[str, Any]:
+    """The sections of a config, from whichever version wrote it."""
+    version = config.get("format_version", 1) if isinstance(config, dict) else 1
+    if version not in range(1, FORMAT_VERSION + 1):
+        raise ValueError(
+            f"{file} was written by a newer gsdm_pyg: upgrade, or export the model "
+            f"with this one (got format_version {version!r}, known: 1 to "
+            f"{FORMAT_VERSION})."
+        )
+    needed = {"variables", "loc", "scale"} if version == 1 else {"problem", "model"}
     missing = needed - set(config) if isinstance(config, dict) else needed
     if missing:
         raise ValueError(
-            f"{path / 'config.json'} is not the config of a GSDM model "
+            f"{file} is not the config of a GSDM model "
             f"(got no {', '.join(sorted(missing))})."
         )
+    sections = _from_version_1(file, config) if version == 1 else config
+    model = sections["model"]
+    if isinstance(model, dict):
+        model = {**_OLDER, **model}
+    return {"sampler": {}, **sections, "model": model}
+
+
+def _from_version_1(file: Path, config: dict[str, Any]) -> dict[str, Any]:
+    """A flat config as sections; `backend` described a machine and is dropped."""
+    try:
+        columns = zip(config["variables"], config["loc"], config["scale"], strict=True)
+        variables = [{**v, "loc": loc, "scale": scale} for v, loc, scale in columns]
+    except (TypeError, ValueError) as error:
+        raise damaged(file.parent, error) from error
+    problem = {
+        "variables": variables,
+        "name": config.get("problem"),
+        "sizes": config.get("sizes"),
+        "shapes": config.get("shapes"),
+    }
+    known = {key: config[key] for key in ModelSettings.model_fields if key in config}
+    return {"problem": problem, "model": known}

@@ -8,7 +8,8 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from gsdm_pyg.graphical_model import Edges, GraphicalModel
+from gsdm_pyg.choices import Edges
+from gsdm_pyg.graphical_model import GraphicalModel
 
 
 def matrix_figure(matrices: Mapping[str, Tensor]) -> Figure:

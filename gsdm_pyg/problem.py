@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
-import sys
-import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import lru_cache
-from pathlib import Path
-from typing import Any, ClassVar, Literal, Self, dataclass_transform
+from typing import Any, ClassVar, Self, dataclass_transform
 
 import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
 from gsdm_pyg.checks import check_choice
+from gsdm_pyg.choices import Observe
 from gsdm_pyg.encoding import Arrays
 from gsdm_pyg.graphical_model import GraphicalModel
+from gsdm_pyg.settings import GraphOptions
 from gsdm_pyg.variables import Role
-from gsdm_pyg.view import GraphView
-
-Observe = Literal["roles", "mixed"]
 
 
 @dataclass_transform(frozen_default=True)
@@ -47,17 +41,13 @@ class Problem(ABC):
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
+        _complete(cls, "sample", "sample_batch")
+        _complete(cls, "observe", "observe_batch")
         dataclass(frozen=True)(cls)
         cls.reference = None
         Problem.registry[cls.__name__] = cls
 
     def __post_init__(self) -> None:
-        cls = type(self)
-        if cls.sample is Problem.sample and cls.sample_batch is Problem.sample_batch:
-            raise TypeError(
-                f"{cls.__name__} cannot draw instances: define sample(generator), or "
-                "sample_batch(num, generator) (got neither)."
-            )
         for field in fields(self):  # type: ignore[arg-type]
             value = getattr(self, field.name)
             is_count = isinstance(value, int) and not isinstance(value, bool)
@@ -71,23 +61,22 @@ class Problem(ABC):
     def graphical_model(self) -> GraphicalModel:
         """The graph of this problem at this size."""
 
+    @abstractmethod
     def sample(self, generator: torch.Generator | None = None) -> dict[str, Tensor]:
         """Draw every variable from the joint distribution, by name.
 
-        A problem defines this or `sample_batch`; each is the default of the other.
+        A class defines this or `sample_batch`, and the other one follows from it.
         """
-        batch = self.sample_batch(1, generator)
-        return {name: values[0] for name, values in batch.items()}
 
+    @abstractmethod
     def sample_batch(
         self, num: int, generator: torch.Generator | None = None
     ) -> dict[str, Tensor]:
         """Draw `num` instances at once: an array [num, *shape] per variable."""
-        return _stack([self.sample(generator) for _ in range(num)])
 
     @abstractmethod
     def metrics(self, sample: Arrays, truth: Arrays) -> dict[str, float]:
-        """Judge one sample of all variables; `truth` is what `given` came from.
+        """Score one sample of all variables; `truth` is what `given` came from.
 
         Like `plot` it may have a third argument `observed`: a boolean array per
         variable that tells which entries were given.
@@ -97,15 +86,17 @@ class Problem(ABC):
     def plot(self, sample: Arrays, truth: Arrays) -> Figure:
         """A picture of one sample beside the truth."""
 
-    def summary(self, judged: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    def summary(self, scores: Sequence[Mapping[str, float]]) -> dict[str, float]:
         """Metrics of many instances as one of each: their means.
 
         A metric named in `partial` is the mean over the instances that have it, those
         where it is not NaN.
         """
         means = {}
-        for name in judged[0]:
-            values = torch.tensor([float(j[name]) for j in judged], dtype=torch.double)
+        for name in scores[0]:
+            values = torch.tensor(
+                [float(score[name]) for score in scores], dtype=torch.double
+            )
             mean = values.nanmean() if name in self.partial else values.mean()
             means[name] = mean.item()
         return means
@@ -121,8 +112,7 @@ class Problem(ABC):
                 in half of the draws; in the others each variable is, with equal
                 chance, hidden, given whole, or given at random entries.
         """
-        batch = self.observe_batch(1, generator, mode)
-        return {name: observed[0] for name, observed in batch.items()}
+        return _first(Problem.observe_batch(self, 1, generator, mode))
 
     def observe_batch(
         self,
@@ -131,23 +121,20 @@ class Problem(ABC):
         mode: Observe = "roles",
     ) -> dict[str, Tensor]:
         """`observe` for `num` instances: a boolean array [num, *shape] per variable."""
-        if type(self).observe is not Problem.observe:
-            return _stack([self.observe(generator, mode) for _ in range(num)])
         check_choice("observe", mode, Observe)
-        variables = graph_of(self).variables.values()
-        by_role = torch.ones(num, dtype=torch.bool)
-        if mode == "mixed":
-            by_role = _uniform((num,), generator) < 0.5
-        masks = {}
-        for v in variables:
-            each = (num, *[1] * len(v.shape))  # broadcasts against [num, *shape]
-            observed = torch.full((num, *v.shape), v.role is Role.OBSERVED)
-            if mode == "mixed":
-                kind, share = _uniform((2, num), generator)
-                share = share.where(kind > 2 / 3, (kind > 1 / 3).float())
-                mixed = _uniform((num, *v.shape), generator) < share.view(each)
-                observed = observed.where(by_role.view(each), mixed)
-            masks[v.name] = observed
+        masks = {
+            v.name: torch.full((num, *v.shape), v.role is Role.OBSERVED)
+            for v in graph_of(self).variables.values()
+        }
+        if mode == "roles":
+            return masks
+        by_role = torch.rand(num, generator=generator) < 0.5
+        for name, mask in masks.items():
+            kind, share = torch.rand(2, num, generator=generator)
+            share = share.where(kind > 2 / 3, (kind > 1 / 3).float())
+            each = (num, *[1] * (mask.dim() - 1))  # broadcasts against [num, *shape]
+            mixed = torch.rand(mask.shape, generator=generator) < share.view(each)
+            masks[name] = mask.where(by_role.view(each), mixed)
         return masks
 
     @classmethod
@@ -158,6 +145,12 @@ class Problem(ABC):
     def draw(self, generator: torch.Generator | None = None) -> Self:
         """A single problem is a family of one size."""
         return self
+
+    def draw_many(
+        self, num: int, generator: torch.Generator | None = None
+    ) -> tuple[list[Problem], Tensor]:
+        """`num` draws: the distinct problems, and which one each draw is, [num]."""
+        return [self], torch.zeros(num, dtype=torch.long)
 
     def smallest(self) -> Self:
         return self
@@ -202,13 +195,25 @@ class ProblemFamily:
 
     def draw(self, generator: torch.Generator | None = None) -> Problem:
         """A problem with each ranged size uniform on low..high, both included."""
-        sizes = {}
-        for name, size in self.ranges.items():
-            if _is_range(size):
-                low, high = size
-                size = int(torch.randint(low, high + 1, (), generator=generator))
-            sizes[name] = size
-        return self.problem(**sizes)
+        return self.draw_many(1, generator)[0][0]
+
+    def draw_many(
+        self, num: int, generator: torch.Generator | None = None
+    ) -> tuple[list[Problem], Tensor]:
+        """`num` draws: the distinct problems, and which one each draw is, [num]."""
+        ranged = {name: size for name, size in self.ranges.items() if _is_range(size)}
+        drawn = [
+            torch.randint(low, high + 1, (num,), generator=generator)
+            for low, high in ranged.values()
+        ]
+        if not drawn:
+            return [self.largest()], torch.zeros(num, dtype=torch.long)
+        sizes, which = torch.stack(drawn, 1).unique(dim=0, return_inverse=True)
+        problems = [
+            self.problem(**{**self.ranges, **dict(zip(ranged, row, strict=True))})
+            for row in sizes.tolist()
+        ]
+        return problems, which
 
     def smallest(self) -> Problem:
         """The problem with every size at its lower end."""
@@ -227,9 +232,11 @@ class ProblemFamily:
         )
 
 
-def graph_of(problem: Problem, view: GraphView = GraphView()) -> GraphicalModel:
-    """The graphical model of a problem as a view shows it, built once per size."""
-    return _graph(problem, view.intermediates == "drop")
+def graph_of(
+    problem: Problem, options: GraphOptions = GraphOptions()
+) -> GraphicalModel:
+    """The graphical model that a model sees of a problem, built once per size."""
+    return _graph(problem, options.intermediates == "drop")
 
 
 @lru_cache(maxsize=1024)
@@ -239,66 +246,38 @@ def _graph(problem: Problem, without_intermediates: bool) -> GraphicalModel:
     return problem.graphical_model()
 
 
-def resolve_problem(name: str) -> type[Problem]:
-    """The problem class called `name`, or the one at `path/to/file.py:ClassName`.
-
-    A bare name is looked up among the problems imported so far and then in a package
-    `problems` on the import path.
-    """
-    if ":" in name:
-        return _load(name)
-    if name not in Problem.registry and importlib.util.find_spec("problems"):
-        importlib.import_module("problems")
-    if name not in Problem.registry:
-        known = ", ".join(sorted(Problem.registry)) or "none"
-        raise ValueError(
-            f"No problem is called {name!r}. Known: {known}. Or name a file: "
-            "path/to/file.py:ClassName."
-        )
-    return Problem.registry[name]
-
-
-def _load(name: str) -> type[Problem]:
-    path, _, class_name = name.rpartition(":")
-    file = Path(path).resolve()
-    if not file.is_file():
-        raise FileNotFoundError(f"The problem file does not exist (got {path!r}).")
-    for module in list(sys.modules.values()):
-        if getattr(module, "__file__", None) == str(file):
-            break
-    else:
-        digest = zlib.crc32(str(file).encode())
-        spec = importlib.util.spec_from_file_location(
-            f"gsdm_problem_{file.stem}_{digest:08x}", file
-        )
-        assert spec is not None and spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[spec.name] = module
-        try:
-            spec.loader.exec_module(module)
-        except BaseException:
-            del sys.modules[spec.name]
-            raise
-    problem = getattr(module, class_name, None)
-    if not (isinstance(problem, type) and issubclass(problem, Problem)):
-        raise ValueError(
-            f"{path} defines no Problem of that name (got {class_name!r})."
-        )
-    problem.reference = name
-    return problem
-
-
 def _is_range(size: Any) -> bool:
     return isinstance(size, list | tuple)
 
 
-def _stack(instances: Sequence[Arrays]) -> dict[str, Tensor]:
-    """Arrays of several instances [*shape] -> one array [num, *shape] per name."""
-    return {
-        name: torch.stack([torch.as_tensor(values[name]) for values in instances])
-        for name in instances[0]
-    }
+def _complete(cls: type, one: str, many: str) -> None:
+    """Where a class defines only one of two methods, derive the other from it."""
+    for_one, for_many = vars(cls).get(one), vars(cls).get(many)
+    if for_one is None and for_many is not None:
+        setattr(cls, one, _for_one(for_many))
+    elif for_many is None and for_one is not None:
+        setattr(cls, many, _for_many(for_one))
 
 
-def _uniform(shape: tuple[int, ...], generator: torch.Generator | None) -> Tensor:
-    return torch.rand(shape, generator=generator)
+def _for_one(for_many: Callable[..., dict[str, Tensor]]) -> Callable:
+    def for_one(self: Problem, *arguments: Any, **named: Any) -> dict[str, Tensor]:
+        return _first(for_many(self, 1, *arguments, **named))
+
+    return for_one
+
+
+def _for_many(for_one: Callable[..., dict[str, Tensor]]) -> Callable:
+    def for_many(
+        self: Problem, num: int, *arguments: Any, **named: Any
+    ) -> dict[str, Tensor]:
+        instances = [for_one(self, *arguments, **named) for _ in range(num)]
+        return {
+            name: torch.stack([torch.as_tensor(values[name]) for values in instances])
+            for name in instances[0]
+        }
+
+    return for_many
+
+
+def _first(batch: Arrays) -> dict[str, Tensor]:
+    return {name: values[0] for name, values in batch.items()}

@@ -11,8 +11,8 @@ from matplotlib.lines import Line2D
 from torch import Tensor
 
 from gsdm_pyg import Categorical, GraphicalModel, Problem, Role
-from gsdm_pyg.data import keyed_generator
 from gsdm_pyg.problem import graph_of
+from gsdm_pyg.seeding import keyed_generator
 
 Seed = Annotated[int, "0 or more"]
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from gsdm_pyg import Categorical, GraphicalModel, Problem
 from gsdm_pyg.checks import check_choice
-from gsdm_pyg.problem import Observe
+from gsdm_pyg.choices import Observe
 from problems.sudoku_grids import count_solutions, draw_grids
 
 Grids = Literal["all", "shifted"]

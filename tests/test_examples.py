@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from tests.runs import ROOT
+from tests.helpers import ROOT
 
 SOLUTION = [  # of the puzzle that examples/sudoku.py has
     "534678912",
@@ -30,7 +30,7 @@ def run(name: str, *options: str) -> str:
 
 @pytest.mark.slow
 def test_both_layers_classify_nodes_equally_well():
-    out = run("node_classification", "--epochs=40")
+    out = run("node_classification", "--epochs=30")
     common = float(re.search(r"commonest class is right for ([\d.]+)%", out)[1])
     theirs, ours = (
         float(re.search(rf"^{layer} +([\d.]+)%", out, re.MULTILINE)[1])
@@ -42,7 +42,7 @@ def test_both_layers_classify_nodes_equally_well():
 
 @pytest.mark.slow
 def test_sampled_posterior_of_a_hidden_path_is_the_exact_one():
-    out = run("state_space", "--instances=4", "--samples=250", "--steps=50")
+    out = run("state_space", "--instances=2", "--samples=200", "--steps=20")
     mean, spread = (
         float(re.search(rf"error of the {name}: ([\d.]+)", out)[1])
         for name in ("mean", "spread")

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from torch.testing import assert_close
 
 from gsdm_pyg import Categorical, GraphicalModel, Role
-from gsdm_pyg.graphical_model import as_spec
 from problems import BCMF
 
 SIZES = [(1, 1, 1), (2, 3, 1), (1, 4, 2), (3, 2, 4), (4, 5, 3)]
@@ -316,7 +315,7 @@ def test_eliminating_intermediates_keeps_names_shapes_domains_and_roles():
     assert graph.num_nodes == 2 * 4 + 4 * 3 + 2 * 3 * 4 + 2 * 3  # not changed
 
 
-# to_networkx, repr, as_spec
+# to_networkx, repr
 
 
 def test_to_networkx_labels_nodes_and_edges():
@@ -372,13 +371,6 @@ def test_a_summary_counts_the_edges_of_the_kind_asked_for():
     assert graph.summary() == repr(graph)
     assert "2,500 edges, density 100.00%" in graph.summary("complete")
     assert f"{50 + 3 * 24} edges" in graph.summary("directed")
-
-
-def test_spec_does_not_depend_on_sizes():
-    spec = as_spec(BCMF(m=1, n=2, k=3).graphical_model())
-    assert spec == as_spec(BCMF(m=5, n=4, k=3).graphical_model())
-    assert spec[1] == {"name": "R", "num_classes": 2, "role": "latent"}
-    assert spec[3] == {"name": "E", "num_classes": None, "role": "observed"}
 
 
 # encode, unpack

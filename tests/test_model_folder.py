@@ -13,12 +13,12 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from gsdm_pyg import GSDM, GraphView
+from gsdm_pyg import GSDM, GraphOptions, SamplerSettings
 from problems import BCMF
-from tests.runs import assert_identical, files_of, seeded, tiny_model
+from tests.helpers import assert_identical, files_of, seeded, tiny_model
 
 PROBLEM = BCMF(m=2, n=3, k=2)
-VIEWS = [
+OPTIONS = [
     ("exchangeable", "random", "unsupervised"),
     ("array", "complete", "keep"),
     ("independent", "directed", "drop"),
@@ -43,6 +43,13 @@ def draw(model: GSDM) -> dict[str, torch.Tensor]:
     return model.sample(PROBLEM, given, 2, steps=3, generator=seeded(0))
 
 
+def edit(folder: Path, change) -> None:
+    """Apply a function to the config of a folder, in place."""
+    config = json.loads((folder / "config.json").read_text())
+    change(config)
+    (folder / "config.json").write_text(json.dumps(config))
+
+
 def refusal(folder: Path, kind: type[Exception] = ValueError) -> str:
     with pytest.raises(kind) as caught:
         GSDM.from_pretrained(folder)
@@ -65,47 +72,46 @@ def test_loaded_model_knows_what_it_was_made_for(tmp_path):
     source = BCMF.family(m=(1, 3), n=2, k=(1, 2))
     arguments = {"observe": "mixed", "schedule": "linear", "num_timesteps": 50}
     arguments |= {"discrete_loss": "squared", "continuous_loss": "v"}
-    saved = tiny_model(source, dropout=0.1, **arguments)
+    arguments |= {"discrete_scale": 0.25, "self_conditioning": True, "dropout": 0.1}
+    saved = tiny_model(source, **arguments)
     saved.save_pretrained(tmp_path / "saved")
     loaded = GSDM.from_pretrained(tmp_path / "saved")
-    assert loaded.problem == "BCMF"
-    assert loaded.sizes == {"m": [1, 3], "n": 2, "k": [1, 2]}
-    for name in ("variables", "observe", "dropout", "discrete_loss", "continuous_loss"):
-        assert getattr(loaded, name) == getattr(saved, name), name
-    assert torch.equal(loaded.scaling.loc, saved.scaling.loc)
-    assert torch.equal(loaded.scaling.scale, saved.scaling.scale)
-    assert torch.equal(loaded.beta, saved.beta)
+    assert loaded.spec.name == "BCMF"
+    assert loaded.spec.sizes == {"m": [1, 3], "n": 2, "k": [1, 2]}
+    assert loaded.spec == saved.spec
+    assert loaded.settings == saved.settings
+    assert loaded.settings.model_dump().items() >= arguments.items()
+    assert torch.equal(loaded.diffusion.scaling.loc, saved.diffusion.scaling.loc)
+    assert torch.equal(loaded.diffusion.scaling.scale, saved.diffusion.scaling.scale)
+    assert torch.equal(loaded.diffusion.beta, saved.diffusion.beta)
+    assert_identical(draw(saved), draw(loaded))
     assert not loaded.training
 
 
-def test_loaded_model_scales_one_hot_codes_as_the_saved_one_did(tmp_path):
-    saved = tiny_model(PROBLEM, discrete_scale=0.25)
+@pytest.mark.parametrize("options", OPTIONS, ids="-".join)
+def test_loaded_model_sees_the_graphs_that_the_saved_one_saw(tmp_path, options):
+    chosen = dict(zip(("embedding", "edges", "intermediates"), options, strict=True))
+    saved = tiny_model(PROBLEM, **chosen)
     saved.save_pretrained(tmp_path / "saved")
     loaded = GSDM.from_pretrained(tmp_path / "saved")
-    assert torch.equal(loaded.scaling.scale, saved.scaling.scale)
-    assert not torch.equal(loaded.scaling.scale, tiny_model(PROBLEM).scaling.scale)
+    assert loaded.settings.graph == saved.settings.graph == GraphOptions(**chosen)
+    assert loaded.spec.shapes == saved.spec.shapes
     assert_identical(draw(saved), draw(loaded))
 
 
-@pytest.mark.parametrize("view", VIEWS, ids="-".join)
-def test_loaded_model_sees_problems_as_the_saved_one_did(tmp_path, view):
-    arguments = dict(zip(("embedding", "edges", "intermediates"), view, strict=True))
-    saved = tiny_model(PROBLEM, **arguments)
+def test_the_sampler_is_stored_and_used_by_default(tmp_path):
+    saved = tiny_model(PROBLEM)
+    saved.sampler = SamplerSettings(steps=4, solver="ddim", restarts=1)
     saved.save_pretrained(tmp_path / "saved")
     loaded = GSDM.from_pretrained(tmp_path / "saved")
-    assert loaded.view == saved.view == GraphView(*view)
-    assert loaded.shapes == saved.shapes
-    assert_identical(draw(saved), draw(loaded))
-
-
-def test_folder_from_before_there_were_views_has_the_default_one(folder):
-    config = json.loads((folder / "config.json").read_text())
-    for key in ("embedding", "edges", "intermediates", "shapes"):
-        del config[key]
-    (folder / "config.json").write_text(json.dumps(config))
-    loaded = GSDM.from_pretrained(folder)
-    assert loaded.view == GraphView()
-    assert_identical(draw(loaded), draw(tiny_model(PROBLEM, seed=1)))
+    assert loaded.sampler == saved.sampler
+    explicit = {"steps": 4, "solver": "ddim", "restarts": 1}
+    assert_identical(
+        loaded.sample(PROBLEM, generator=seeded(0)),
+        tiny_model(PROBLEM).sample(PROBLEM, generator=seeded(0), **explicit),
+    )
+    ours, theirs = loaded.evaluate(PROBLEM, 2), saved.evaluate(PROBLEM, 2, **explicit)
+    assert ours.metrics == theirs.metrics
 
 
 def test_loaded_model_can_be_saved_again(folder, tmp_path):
@@ -115,21 +121,103 @@ def test_loaded_model_can_be_saved_again(folder, tmp_path):
     assert json.loads(again["config.json"]) == json.loads(before["config.json"])
 
 
-def test_folder_holds_config_weights_and_card(folder):
-    assert set(files_of(folder)) == FILES
-    config = json.loads((folder / "config.json").read_text())
-    assert [v["name"] for v in config["variables"]] == ["A", "R", "C", "E"]
-    assert config["width"] == 8
-    assert "GSDM.from_pretrained" in (folder / "README.md").read_text()
+def test_folder_holds_config_weights_and_card(tmp_path):
+    model = tiny_model(PROBLEM, backend="scatter")
+    model.save_pretrained(tmp_path, details="Trained for an hour.")
+    assert set(files_of(tmp_path)) == FILES
+    config = json.loads((tmp_path / "config.json").read_text())
+    assert list(config) == ["format_version", "problem", "model", "sampler"]
+    assert config["format_version"] == 2
+    assert [v["name"] for v in config["problem"]["variables"]] == ["A", "R", "C", "E"]
+    assert config["model"]["width"] == 8
+    assert config["sampler"] == {"steps": 50, "solver": "ddpm", "restarts": 0}
+    assert "backend" not in (tmp_path / "config.json").read_text()
+    card = (tmp_path / "README.md").read_text()
+    assert "GSDM.from_pretrained" in card and "Trained for an hour." in card
 
 
-def test_card_tells_the_details_that_it_is_given(tmp_path):
-    details = {"details": "Trained for an hour."}
-    tiny_model().save_pretrained(tmp_path / "saved", model_card_kwargs=details)
-    assert "Trained for an hour." in (tmp_path / "saved" / "README.md").read_text()
+# versions
+
+
+def to_version_1(config: dict) -> None:
+    """Rewrite a config as version 1 did: flat, with a backend and without sampler."""
+    problem, model = config["problem"], config["model"]
+    variables = problem["variables"]
+    flat = {
+        **model,
+        "backend": "auto",
+        "problem": problem["name"],
+        "sizes": problem["sizes"],
+        "shapes": problem["shapes"],
+        "loc": [v["loc"] for v in variables],
+        "scale": [v["scale"] for v in variables],
+        "variables": [
+            {key: v[key] for key in ("name", "num_classes", "role")} for v in variables
+        ],
+    }
+    config.clear()
+    config.update(flat)
+
+
+@pytest.mark.parametrize("options", [{}, {"embedding": "independent", "width": 12}])
+def test_a_folder_of_version_1_gives_the_same_samples(tmp_path, options):
+    saved = tiny_model(PROBLEM, discrete_scale=0.4, observe="mixed", **options)
+    saved.save_pretrained(tmp_path)
+    edit(tmp_path, to_version_1)
+    loaded = GSDM.from_pretrained(tmp_path)
+    assert_identical(draw(saved), draw(loaded))
+    assert (loaded.spec, loaded.settings) == (saved.spec, saved.settings)
+    assert loaded.sampler == SamplerSettings()
+
+
+def test_what_the_first_folders_do_not_say_has_its_default(folder):
+    def shorten(config):
+        to_version_1(config)
+        for key in ("embedding", "edges", "intermediates", "shapes", "sizes"):
+            del config[key]
+        for key in ("continuous_loss", "discrete_scale", "self_conditioning"):
+            del config[key]
+        for key in ("observe", "problem", "backend"):
+            del config[key]
+
+    edit(folder, shorten)
+    loaded, saved = GSDM.from_pretrained(folder), tiny_model(PROBLEM, seed=1)
+    assert loaded.settings.graph == GraphOptions()
+    assert loaded.settings == saved.settings
+    assert_identical(draw(loaded), draw(saved))
+
+
+def test_a_folder_of_version_1_is_saved_as_version_2(folder, tmp_path):
+    before = (folder / "config.json").read_text()
+    edit(folder, to_version_1)
+    GSDM.from_pretrained(folder).save_pretrained(tmp_path / "again")
+    assert (tmp_path / "again" / "config.json").read_text() == before
+
+
+@pytest.mark.parametrize("version", [3, 99, "two", 2.5, None, 0, -1])
+def test_a_folder_of_a_newer_version_is_refused(folder, version):
+    edit(folder, lambda config: config.update(format_version=version))
+    message = refusal(folder)
+    assert "was written by a newer gsdm_pyg: upgrade" in message
+    assert f"(got format_version {version!r}, known: 1 to 2)" in message
+
+
+def test_an_unknown_backend_is_not_blamed_on_the_folder(folder):
+    with pytest.raises(ValueError, match=r"^backend is one of .* \(got 'x'\)\.$"):
+        GSDM.from_pretrained(folder, backend="x")
+
+
+def test_the_backend_is_chosen_where_a_model_is_loaded(folder):
+    model = GSDM.from_pretrained(folder, backend="scatter")
+    assert model.diffusion.denoiser.attention[0].attention.backend == "scatter"
+
+
+# damage
 
 
 def test_loading_never_unpickles(folder, monkeypatch):
+    draw(GSDM.from_pretrained(folder))  # Numba unpickles the kernels that it cached
+
     def refuse(*arguments, **named):
         raise AssertionError("something was unpickled")
 
@@ -179,44 +267,71 @@ def test_weights_with_a_missing_tensor_are_refused(folder):
     assert "damaged or of another version" in refusal(folder)
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b'{"variables": [', b"\xff\xfe\x00"])
-def test_config_that_is_no_json_is_refused(folder, content):
-    (folder / "config.json").write_bytes(content)
-    assert "config.json is not valid JSON" in refusal(folder)
+def test_config_that_is_no_json_is_refused(folder):
+    for content in [b"", b"{", b'{"variables": [', b"\xff\xfe\x00"]:
+        (folder / "config.json").write_bytes(content)
+        assert "config.json is not valid JSON" in refusal(folder)
+
+
+def test_config_of_something_else_is_refused(folder):
+    for content in ["{}", "[]", '"GSDM"', "3", "null", '{"architectures": ["Bert"]}']:
+        (folder / "config.json").write_text(content)
+        assert "config.json is not the config of a GSDM model" in refusal(folder)
 
 
 @pytest.mark.parametrize(
-    "content", ["{}", "[]", '"GSDM"', "3", "null", '{"architectures": ["Bert"]}']
+    ("section", "key", "value"),
+    [
+        ("model", "width", 16),
+        ("model", "width", 7),
+        ("model", "heads", 0),
+        ("model", "layers", "two"),
+        ("model", "schedule", "sine"),
+        ("model", "embedding", "independent"),
+        ("model", "embedding", "none"),
+        ("model", "edges", None),
+        ("model", "intermediates", "hide"),
+        ("model", "widht", 8),
+        ("problem", "variables", []),
+        ("problem", "variables", "A, R"),
+        ("problem", "variables", [{"name": "A"}]),
+        ("problem", "shapes", {"A": [2, 2]}),
+        ("sampler", "solver", "euler"),
+        ("sampler", "steps", 0),
+    ],
 )
-def test_config_of_something_else_is_refused(folder, content):
-    (folder / "config.json").write_text(content)
-    assert "config.json is not the config of a GSDM model" in refusal(folder)
+def test_config_that_does_not_fit_is_refused(folder, section, key, value):
+    edit(folder, lambda config: config[section].update({key: value}))
+    assert "damaged or of another version" in refusal(folder)
+
+
+@pytest.mark.parametrize("section", ["problem", "model", "sampler"])
+def test_section_that_is_no_section_is_refused(folder, section):
+    for value in (None, 3, "BCMF", [3]):
+        edit(folder, lambda config, value=value: config.update({section: value}))
+        assert "damaged or of another version" in refusal(folder)
 
 
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        ("width", 16),
         ("width", 7),
-        ("heads", 0),
         ("layers", "two"),
-        ("schedule", "sine"),
         ("loc", None),
         ("loc", [1.0]),
         ("variables", []),
         ("variables", "A, R"),
         ("variables", [{"name": "A"}]),
-        ("embedding", "independent"),
-        ("embedding", "none"),
-        ("edges", None),
-        ("intermediates", "hide"),
         ("shapes", {"A": [2, 2]}),
     ],
 )
-def test_config_that_does_not_fit_is_refused(folder, key, value):
-    config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps({**config, key: value}))
-    refusal(folder)
+def test_config_of_version_1_that_does_not_fit_is_refused(folder, key, value):
+    def change(config):
+        to_version_1(config)
+        config[key] = value
+
+    edit(folder, change)
+    assert "damaged or of another version" in refusal(folder)
 
 
 @pytest.mark.parametrize("name", ["config.json", "model.safetensors"])
@@ -239,27 +354,9 @@ def test_file_in_place_of_a_folder_is_refused(tmp_path):
     refusal(tmp_path / "file", FileNotFoundError)
 
 
-def test_path_that_does_not_exist_is_refused_without_asking_the_hub(
-    tmp_path, monkeypatch
-):
-    def ask(*arguments, **named):
-        raise AssertionError("the Hub was asked")
-
-    monkeypatch.setattr("huggingface_hub.hub_mixin.hf_hub_download", ask)
-    monkeypatch.setattr("gsdm_pyg.model_folder.hf_hub_download", ask)
-    refusal(tmp_path / "nowhere", FileNotFoundError)
-    monkeypatch.chdir(tmp_path)
-    refusal(Path("runs/tiny/model"), FileNotFoundError)
-
-
-@pytest.mark.parametrize("name", ["nowhere", "nobody/nowhere"])
-def test_name_that_does_not_exist_is_refused_offline(name, offline):
-    refusal(Path(name), FileNotFoundError)
-
-
 def test_saving_over_a_folder_replaces_it_whole(folder):
     wide = tiny_model(PROBLEM, width=16)
-    wide.save_pretrained(folder, model_card_kwargs={"details": "The wide one."})
+    wide.save_pretrained(folder, details="The wide one.")
     assert_identical(draw(GSDM.from_pretrained(folder)), draw(wide))
     assert set(files_of(folder)) == FILES
     assert "The wide one." in (folder / "README.md").read_text()
@@ -270,22 +367,11 @@ def test_saving_makes_the_folders_above(tmp_path):
     GSDM.from_pretrained(tmp_path / "a" / "b" / "saved")
 
 
-def test_failure_while_writing_leaves_the_old_folder_as_it_was(folder, monkeypatch):
-    before = files_of(folder.parent)
-
-    def write_half(model, path, *arguments, **named):
-        Path(path).write_bytes(b"half")
-        raise OSError("No space left on device")
-
-    monkeypatch.setattr("safetensors.torch.save_model", write_half)
-    with pytest.raises(OSError, match="No space left"):
-        tiny_model(width=16).save_pretrained(folder)
-    assert files_of(folder.parent) == before
-
-
 @pytest.mark.parametrize("name", sorted(FILES))
-def test_failure_while_replacing_leaves_a_folder_that_loads(folder, monkeypatch, name):
-    replace = os.replace
+def test_failure_while_replacing_a_file_leaves_the_old_folder(
+    folder, monkeypatch, name
+):
+    before, replace = files_of(folder.parent), os.replace
 
     def fail(source, target, **named):
         if Path(target).name == name:
@@ -295,4 +381,89 @@ def test_failure_while_replacing_leaves_a_folder_that_loads(folder, monkeypatch,
     monkeypatch.setattr(os, "replace", fail)
     with pytest.raises(OSError, match="Input/output"):
         tiny_model(width=16).save_pretrained(folder)
-    draw(GSDM.from_pretrained(folder))
+    assert files_of(folder.parent) == before
+    assert_identical(draw(GSDM.from_pretrained(folder)), draw(tiny_model(seed=1)))
+
+
+@pytest.mark.parametrize("num_written", [0, 1, 2])
+def test_failure_while_writing_a_file_leaves_the_old_folder(
+    folder, monkeypatch, num_written
+):
+    before, fsync, written = files_of(folder.parent), os.fsync, []
+
+    def fail_once(file):
+        written.append(file)
+        if len(written) == num_written + 1:
+            raise OSError("No space left on device")
+        fsync(file)
+
+    monkeypatch.setattr(os, "fsync", fail_once)
+    with pytest.raises(OSError, match="No space left"):
+        tiny_model(width=16).save_pretrained(folder)
+    assert files_of(folder.parent) == before
+
+
+def test_failure_while_writing_a_new_folder_leaves_no_file(tmp_path, monkeypatch):
+    replace = os.replace
+
+    def fail_at_the_last(source, target, **named):
+        if Path(target).name == "README.md":
+            raise OSError("Input/output error")
+        replace(source, target, **named)
+
+    monkeypatch.setattr(os, "replace", fail_at_the_last)
+    with pytest.raises(OSError, match="Input/output"):
+        tiny_model().save_pretrained(tmp_path / "saved")
+    assert files_of(tmp_path) == {}
+
+
+# the Hub
+
+
+def test_path_that_does_not_exist_is_refused_without_asking_the_hub(
+    tmp_path, monkeypatch
+):
+    def ask(*arguments, **named):
+        raise AssertionError("the Hub was asked")
+
+    monkeypatch.setattr("huggingface_hub.snapshot_download", ask)
+    refusal(tmp_path / "nowhere", FileNotFoundError)
+    monkeypatch.chdir(tmp_path)
+    refusal(Path("runs/tiny/model"), FileNotFoundError)
+    (tmp_path / "runs").mkdir()
+    refusal(Path("runs/tiny"), FileNotFoundError)
+
+
+def test_name_that_does_not_exist_is_refused_offline(offline):
+    for name in ["nowhere", "nobody/nowhere"]:
+        refusal(Path(name), FileNotFoundError)
+
+
+def test_an_id_of_the_hub_is_downloaded_without_other_files(folder, monkeypatch):
+    asked = []
+
+    def download(repo_id, revision, token, allow_patterns):
+        asked.append((repo_id, revision, token, set(allow_patterns)))
+        return str(folder)
+
+    monkeypatch.setattr("huggingface_hub.snapshot_download", download)
+    loaded = GSDM.from_pretrained("owner/tiny", revision="v2", token="secret")
+    assert asked == [("owner/tiny", "v2", "secret", FILES)]
+    assert_identical(draw(loaded), draw(tiny_model(seed=1)))
+
+
+def test_pushing_uploads_a_model_folder(folder, monkeypatch):
+    calls = []
+
+    class Hub:
+        def create_repo(self, repo_id, private, exist_ok):
+            calls.append((repo_id, private, exist_ok))
+
+        def upload_folder(self, repo_id, folder_path):
+            calls.append((repo_id, files_of(Path(folder_path))))
+            return "https://hub/owner/tiny"
+
+    monkeypatch.setattr("huggingface_hub.HfApi", Hub)
+    model = GSDM.from_pretrained(folder)
+    assert model.push_to_hub("owner/tiny", private=True) == "https://hub/owner/tiny"
+    assert calls == [("owner/tiny", True, True), ("owner/tiny", files_of(folder))]

@@ -1,9 +1,13 @@
-"""The trained models that come along solve a few instances each."""
+"""The trained models of this repository: their samples, quality and samplers."""
 
+import re
+
+import numpy as np
 import pytest
+import torch
 
-from gsdm_pyg import GSDM
-from gsdm_pyg.evaluation import evaluate, prior_metrics
+from gsdm_pyg import GSDM, SamplerSettings
+from gsdm_pyg.evaluation import prior_metrics
 from problems import (
     BCMF,
     BooleanCircuit,
@@ -13,7 +17,7 @@ from problems import (
     StateSpace,
     Sudoku,
 )
-from tests.runs import ROOT
+from tests.helpers import ROOT, seeded
 
 FOLDERS = {path.parent.name for path in (ROOT / "pretrained").glob("*/config.json")}
 
@@ -31,27 +35,88 @@ RANGES = {
     "sudoku-shifted": (Sudoku(3, 3, 40, "shifted"), "valid", 0.75, 1.0),
 }
 
+# Folder -> the problem and the sampler (steps, solver, restarts) of the samples that
+# pretrained_samples.npz holds, drawn when the models were new.
+CASES = {
+    "bcmf-varsize": (BCMF(m=4, n=5, k=2), 8, "ddpm", 0),
+    "boolean-circuit": (BooleanCircuit(n=7), 5, "ddpm", 0),
+    "hierarchical-bcmf": (HierarchicalBCMF(m=4, n=5, k=4), 8, "unipc", 0),
+    "matrix-inversion": (MatrixInversion(n=3), 8, "dpm++_sde", 1),
+    "sorting-n10": (Sorting(n=6), 8, "ddim", 0),
+    "sorting-n20": (Sorting(n=20), 8, "ddpm", 0),
+    "state-space": (StateSpace(steps=12), 8, "dpm++", 0),
+    "sudoku": (Sudoku(a=3, b=3), 8, "ddpm", 2),
+    "sudoku-shifted": (Sudoku(a=3, b=3, grids="shifted"), 8, "ddpm", 1),
+}
 
-def test_every_folder_is_judged_here():
-    assert RANGES.keys() == FOLDERS
+
+def load(folder: str) -> GSDM:
+    return GSDM.from_pretrained(ROOT / "pretrained" / folder)
 
 
+def stored(folder: str) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
+    """What was given and what was sampled, by name."""
+    given, samples = {}, {}
+    with np.load(ROOT / "tests" / "pretrained_samples.npz") as arrays:
+        for key in arrays:
+            owner, *path = key.split("/")
+            if owner == folder:
+                kind = given if path[0] == "given" else samples
+                kind[path[-1]] = torch.from_numpy(arrays[key])
+    return given, samples
+
+
+def test_every_folder_is_tested_here():
+    assert RANGES.keys() == CASES.keys() == FOLDERS
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("folder", sorted(FOLDERS))
-def test_model_solves_what_the_prior_does_not(folder):
+def test_a_model_solves_what_the_prior_does_not(folder):
     problem, metric, low, high = RANGES[folder]
-    model = GSDM.from_pretrained(ROOT / "pretrained" / folder)
-    value = evaluate(model, problem, num_instances=32, steps=25).metrics[metric]
+    sampler = {"steps": 25, "solver": "ddpm", "restarts": 0}
+    value = load(folder).evaluate(problem, 32, **sampler).metrics[metric]
     assert low <= value <= high
     prior = prior_metrics(problem, 32)[metric]
     assert prior < low - 0.15 or prior > high + 0.15
 
 
-def test_restarts_mend_sudokus():
-    model = GSDM.from_pretrained(ROOT / "pretrained" / "sudoku")
+@pytest.mark.slow
+def test_restarts_correct_sudokus():
+    model = load("sudoku")
 
     def valid(restarts):
-        problem = Sudoku(3, 3, 16)
-        settings = {"num_instances": 32, "steps": 20, "restarts": restarts}
-        return evaluate(model, problem, **settings).metrics["valid"]
+        sampler = {"steps": 20, "solver": "ddpm", "restarts": restarts}
+        return model.evaluate(Sudoku(3, 3, 16), 32, **sampler).metrics["valid"]
 
     assert valid(4) > valid(0) + 0.1
+
+
+@pytest.mark.parametrize("folder", sorted(FOLDERS))
+def test_a_model_gives_the_samples_that_it_always_gave(folder):
+    problem, steps, solver, restarts = CASES[folder]
+    given, expected = stored(folder)
+    sampler = {"steps": steps, "solver": solver, "restarts": restarts}
+    found = load(folder).sample(problem, given, 2, generator=seeded(2), **sampler)
+    assert found.keys() == given.keys() | expected.keys() and expected
+    for name, value in expected.items():
+        if value.is_floating_point():
+            torch.testing.assert_close(found[name], value, rtol=0, atol=1e-5)
+        else:
+            assert torch.equal(found[name], value.long()), name
+
+
+@pytest.mark.parametrize("folder", sorted(FOLDERS))
+def test_a_model_samples_by_default_as_its_card_says(folder):
+    card = (ROOT / "pretrained" / folder / "README.md").read_text()
+    (named,) = re.findall(
+        r"averaged weights, (\d+) steps of (\S+?)(?: with restarts=(\d+))?, seed", card
+    )
+    steps, solver, restarts = int(named[0]), named[1], int(named[2] or 0)
+    model, calls = load(folder), []
+    sampler = SamplerSettings(steps=steps, solver=solver, restarts=restarts)
+    assert model.sampler == sampler
+    model.diffusion.denoiser.register_forward_pre_hook(lambda *call: calls.append(call))
+    given, _ = stored(folder)
+    model.sample(CASES[folder][0], given, generator=seeded(0))
+    assert len(calls) == steps + restarts * round(0.4 * steps)

@@ -1,41 +1,19 @@
-"""Problems and families: sizes, names, what is observed."""
+"""Problems and families: sizes, what is observed, one instance and many."""
 
-import sys
+from collections import Counter
 from dataclasses import FrozenInstanceError
+from functools import partial
+from itertools import product
 
 import pytest
 import torch
 
-from gsdm_pyg import GraphicalModel, GraphView, Problem, Role
-from gsdm_pyg.problem import graph_of, resolve_problem
+from gsdm_pyg import GraphicalModel, GraphOptions, Problem, Role
+from gsdm_pyg.problem import graph_of
 from problems import BCMF
+from tests.helpers import assert_identical, seeded
 
-FILE = """
-import torch
-from gsdm_pyg import GraphicalModel, Problem, Role
-
-class {name}(Problem):
-    n: int
-
-    def graphical_model(self):
-        graph = GraphicalModel()
-        x = graph.add_variable("x", (self.n,))
-        graph.connect(x, graph.add_variable("s", (), role=Role.OBSERVED))
-        return graph
-
-    def sample(self, generator=None):
-        x = torch.randn(self.n, generator=generator)
-        return {{"x": x, "s": x.sum()}}
-
-    def metrics(self, sample, truth):
-        return {{"error": abs(sample["x"].sum() - truth["s"]).item()}}
-
-    def plot(self, sample, truth):
-        raise NotImplementedError
-
-class NotAProblem:
-    pass
-"""
+PROBLEM = BCMF(m=2, n=3, k=2)
 
 
 @pytest.fixture(autouse=True)
@@ -43,69 +21,87 @@ def _restored_registry(monkeypatch):
     monkeypatch.setattr(Problem, "registry", dict(Problem.registry))
 
 
-@pytest.fixture
-def seeded():
-    return torch.Generator().manual_seed(0)
-
-
 # sizes
 
 
-def test_family_draws_every_size_of_its_range_and_no_other(seeded):
-    family = BCMF.family(m=(1, 4), n=[2, 3], k=5)
-    draws = [family.draw(seeded) for _ in range(300)]
-    assert {p.m for p in draws} == {1, 2, 3, 4}
-    assert {p.n for p in draws} == {2, 3}
+def test_family_draws_every_size_with_equal_chance_and_no_other():
+    family, generator = BCMF.family(m=(1, 4), n=[2, 3], k=5), seeded(0)
+    draws = [family.draw(generator) for _ in range(2000)]
     assert {p.k for p in draws} == {5}
-    assert len({(p.m, p.n) for p in draws}) == 8  # drawn independently
+    counts = Counter((p.m, p.n) for p in draws)  # drawn independently
+    assert counts.keys() == set(product((1, 2, 3, 4), (2, 3)))
+    assert_equal_chance(counts, 2000)
 
 
-def test_family_draws_sizes_uniformly(seeded):
-    family = BCMF.family(m=(1, 4), n=1, k=1)
-    sizes = torch.tensor([family.draw(seeded).m for _ in range(2000)])
-    counts = sizes.bincount(minlength=5)[1:]
-    assert (counts - 500).abs().max() < 4 * (2000 * 0.25 * 0.75) ** 0.5
+def test_draw_many_draws_every_size_with_equal_chance_and_groups_equal_sizes():
+    family, counts = BCMF.family(m=(1, 4), n=[2, 3], k=5), Counter()
+    for seed in range(20):
+        problems, which = family.draw_many(100, seeded(seed))
+        assert which.shape == (100,)
+        assert len(set(problems)) == len(problems)
+        assert which.unique().tolist() == list(range(len(problems)))
+        assert {p.k for p in problems} == {5}
+        counts.update((problems[i].m, problems[i].n) for i in which)
+    assert counts.keys() == set(product((1, 2, 3, 4), (2, 3)))
+    assert_equal_chance(counts, 2000)
+
+
+def assert_equal_chance(counts, num):
+    share = 1 / len(counts)
+    tolerance = 4 * (num * share * (1 - share)) ** 0.5
+    assert max(abs(count - num * share) for count in counts.values()) < tolerance
+
+
+def test_draws_of_draw_many_are_independent():
+    problems, which = BCMF.family(m=(1, 2), n=(1, 2), k=1).draw_many(4000, seeded(0))
+    drawn = torch.tensor([[problem.m, problem.n] for problem in problems])[which]
+    drawn = drawn.double()
+    assert abs(torch.corrcoef(drawn.t())[0, 1]) < 4 / 4000**0.5
+    pairs = torch.stack([drawn[:-1, 0], drawn[1:, 0]])
+    assert abs(torch.corrcoef(pairs)[0, 1]) < 4 / 4000**0.5
 
 
 def test_family_draws_depend_on_the_generator_alone(untouched_random_state):
     family = BCMF.family(m=(1, 9), n=(1, 9), k=(1, 9))
-    first = [family.draw(torch.Generator().manual_seed(s)) for s in range(20)]
-    assert first == [family.draw(torch.Generator().manual_seed(s)) for s in range(20)]
+    first = [family.draw(seeded(seed)) for seed in range(20)]
+    assert first == [family.draw(seeded(seed)) for seed in range(20)]
     assert len(set(first)) > 10
+    (problems, which), again = (family.draw_many(20, seeded(0)) for _ in range(2))
+    assert problems == again[0] and torch.equal(which, again[1])
 
 
-def test_largest_has_every_size_at_its_upper_end():
-    assert BCMF.family(m=(1, 4), n=7, k=[2, 3]).largest() == BCMF(m=4, n=7, k=3)
-    assert BCMF(m=1, n=2, k=3).largest() == BCMF(m=1, n=2, k=3)
+def test_the_smallest_and_largest_problem_have_every_size_at_one_end():
+    family = BCMF.family(m=(1, 4), n=7, k=[2, 3])
+    assert family.smallest() == BCMF(m=1, n=7, k=2)
+    assert family.largest() == BCMF(m=4, n=7, k=3)
 
 
-def test_smallest_has_every_size_at_its_lower_end():
-    assert BCMF.family(m=(1, 4), n=7, k=[2, 3]).smallest() == BCMF(m=1, n=7, k=2)
-
-
-def test_a_problem_is_a_family_of_one_size(seeded):
+def test_a_problem_is_a_family_of_one_size():
     problem = BCMF(m=1, n=2, k=3)
-    assert problem.draw(seeded) is problem
+    assert problem.draw(seeded(0)) is problem
+    for source in (problem, BCMF.family(m=1, n=2, k=3)):
+        problems, which = source.draw_many(3, seeded(0))
+        assert problems == [problem] and which.tolist() == [0, 0, 0]
     assert problem.smallest() is problem.largest() is problem
     assert problem.sizes() == {"m": 1, "n": 2, "k": 3}
 
 
-@pytest.mark.parametrize("size", [0, -3, 2.0, 2.5, "3", None, True, [2]])
-def test_a_problem_refuses_what_is_not_a_size(size):
-    with pytest.raises(ValueError, match=r"BCMF\.k is a size.*at least 1 \(got "):
-        BCMF(m=2, n=2, k=size)
+def test_a_problem_refuses_what_is_not_a_size():
+    for size in [0, -3, 2.0, 2.5, "3", None, True, [2]]:
+        with pytest.raises(ValueError, match=r"BCMF\.k is a size.*at least 1 \(got "):
+            BCMF(m=2, n=2, k=size)
 
 
-@pytest.mark.parametrize("size", [0, -3, 2.5, "3", (0, 3), [-2, 3]])
-def test_a_family_refuses_what_is_not_a_size_before_it_draws(size):
-    with pytest.raises(ValueError, match=r"BCMF\.k is a size.*at least 1"):
-        BCMF.family(m=2, n=2, k=size)
+def test_a_family_refuses_what_is_not_a_size_before_it_draws():
+    for size in [0, -3, 2.5, "3", (0, 3), [-2, 3]]:
+        with pytest.raises(ValueError, match=r"BCMF\.k is a size.*at least 1"):
+            BCMF.family(m=2, n=2, k=size)
 
 
-@pytest.mark.parametrize("size", [(3, 1), (1.5, 3), (1, 2, 3), [1], (), ("1", "3")])
-def test_a_family_refuses_a_malformed_range(size):
-    with pytest.raises(ValueError, match=r"range of k is \[low, high\].*got \["):
-        BCMF.family(m=2, n=2, k=size)
+def test_a_family_refuses_a_malformed_range():
+    for size in [(3, 1), (1.5, 3), (1, 2, 3), [1], (), ("1", "3")]:
+        with pytest.raises(ValueError, match=r"range of k is \[low, high\].*got \["):
+            BCMF.family(m=2, n=2, k=size)
 
 
 def test_a_family_names_the_sizes_when_one_is_misspelt():
@@ -142,11 +138,11 @@ def test_the_graph_of_a_size_is_built_once():
     assert [p.m for p in calls] == [1, 2]
 
 
-def test_views_share_a_graph_unless_they_drop_intermediates():
+def test_options_share_a_graph_unless_they_drop_intermediates():
     problem = BCMF(m=2, n=1, k=1)
-    whole, dropped = graph_of(problem), GraphView(intermediates="drop")
-    for view in (GraphView("array"), GraphView(edges="random", intermediates="keep")):
-        assert graph_of(problem, view) is whole
+    whole, dropped = graph_of(problem), GraphOptions(intermediates="drop")
+    for options in ({"embedding": "array"}, {"edges": "random"}):
+        assert graph_of(problem, GraphOptions(**options)) is whole
     assert list(graph_of(problem, dropped).variables) == ["A", "R", "E"]
     assert graph_of(problem, dropped) is graph_of(problem, dropped)
 
@@ -155,7 +151,8 @@ def test_views_share_a_graph_unless_they_drop_intermediates():
 
 
 def test_observing_by_roles_gives_the_observed_variables_whole(untouched_random_state):
-    masks = BCMF(m=2, n=3, k=4).observe(torch.Generator(), "roles")
+    problem = BCMF(m=2, n=3, k=4)
+    masks = problem.observe(torch.Generator(), "roles")
     assert {name: tuple(mask.shape) for name, mask in masks.items()} == {
         "A": (2, 4),
         "R": (4, 3),
@@ -165,119 +162,97 @@ def test_observing_by_roles_gives_the_observed_variables_whole(untouched_random_
     assert all(mask.dtype == torch.bool for mask in masks.values())
     assert masks["E"].all()
     assert not any(masks[name].any() for name in "ARC")
+    batch = problem.observe_batch(2, torch.Generator(), "roles")
+    for i in range(2):
+        assert_identical({name: mask[i] for name, mask in batch.items()}, masks)
 
 
-def test_mixed_observation_shows_roles_in_half_and_every_pattern(
-    seeded, untouched_random_state
+@pytest.mark.parametrize("together", [True, False], ids=["batch", "one by one"])
+def test_mixed_observation_has_its_distribution_per_instance(
+    together, untouched_random_state
 ):
-    problem = BCMF(m=4, n=4, k=3)
-    by_role = problem.observe()
-    draws = [problem.observe(seeded, "mixed") for _ in range(600)]
-    same = [all(torch.equal(d[n], by_role[n]) for n in by_role) for d in draws]
+    problem, num, generator = BCMF(m=4, n=4, k=3), 2000, seeded(0)
+    if together:
+        masks = problem.observe_batch(num, generator, "mixed")
+    else:
+        num = 600
+        draws = [problem.observe(generator, "mixed") for _ in range(num)]
+        masks = {name: torch.stack([draw[name] for draw in draws]) for name in "ARCE"}
+    shares = {name: mask.flatten(1).double().mean(1) for name, mask in masks.items()}
+    by_role = (shares["E"] == 1) & (shares["A"] + shares["R"] + shares["C"] == 0)
     # half by role, and by chance 1/3^4 of the other half
-    assert abs(sum(same) / 600 - 0.5 - 0.5 / 81) < 4 * 0.5 / 600**0.5
-    for name in "ARCE":
-        shares = torch.stack(
-            [d[name].float().mean() for d, s in zip(draws, same, strict=True) if not s]
-        )
-        for kind in (shares == 0, shares == 1, (shares > 0) & (shares < 1)):
-            assert 0.2 < kind.float().mean() < 0.47  # a third each, roughly
+    assert abs(by_role.double().mean() - 0.5 - 0.5 / 81) < 4 * 0.5 / num**0.5
+    rest = int((~by_role).sum())
+    for name, share in shares.items():
+        share = share[~by_role]
+        some = (share > 0) & (share < 1)
+        for kind in (share == 0, share == 1, some):  # a third each, roughly: few
+            # entries may by chance all be given or hidden, and by_role took a few away
+            assert abs(kind.double().mean() - 1 / 3) < 0.06 + 2 / rest**0.5, name
+        assert abs(share[some].mean() - 0.5) < 2 / some.sum() ** 0.5  # any share
+        assert share[some].std() > 0.2
+    # the kinds of two variables are independent, and so are those of two instances
+    hidden = torch.stack([shares[name][~by_role] == 0 for name in "RC"]).double()
+    assert abs(torch.corrcoef(hidden)[0, 1]) < 4 / rest**0.5
+    following = torch.stack([by_role[:-1], by_role[1:]]).double()
+    assert abs(torch.corrcoef(following)[0, 1]) < 4 / num**0.5
 
 
 def test_mixed_observation_is_a_function_of_the_generator():
     problem = BCMF(m=3, n=3, k=3)
-    for seed in range(10):
-        first = problem.observe(torch.Generator().manual_seed(seed), "mixed")
-        again = problem.observe(torch.Generator().manual_seed(seed), "mixed")
-        assert all(torch.equal(first[name], again[name]) for name in first)
+    for method in (problem.observe, partial(problem.observe_batch, 4)):
+        for seed in range(5):
+            first, again = (method(seeded(seed), "mixed") for _ in range(2))
+            assert all(torch.equal(first[name], again[name]) for name in first)
 
 
-# names
+def test_an_unknown_way_to_observe_is_refused():
+    for method in (PROBLEM.observe, partial(PROBLEM.observe_batch, 2)):
+        with pytest.raises(ValueError, match=r"observe is one of.*\(got 'mix'\)"):
+            method(None, "mix")
 
 
-def test_a_problem_is_found_by_its_class_name():
-    assert resolve_problem("BCMF") is BCMF
+# one instance, or many at once
 
 
-def test_a_name_is_looked_up_in_the_problems_package(monkeypatch):
-    monkeypatch.setattr(Problem, "registry", {})
-    with pytest.raises(ValueError, match="Known: none"):
-        resolve_problem("BCMF")  # the package was imported before the registry went
-    monkeypatch.delitem(sys.modules, "problems")
-    monkeypatch.delitem(sys.modules, "problems.bcmf")
-    assert resolve_problem("BCMF").__name__ == "BCMF"
+class Base(Problem):
+    """x is uniform, s its sum; subclasses say how to draw them."""
+
+    n: int
+
+    def graphical_model(self):
+        graph = GraphicalModel()
+        x = graph.add_variable("x", (self.n,))
+        graph.connect(x, graph.add_variable("s", (), role=Role.OBSERVED))
+        return graph
+
+    def metrics(self, sample, truth):
+        return {}
+
+    def plot(self, sample, truth):
+        raise NotImplementedError
 
 
-def test_a_problem_is_found_in_a_file(tmp_path):
-    file = tmp_path / "total.py"
-    file.write_text(FILE.format(name="Total"))
-    problem = resolve_problem(f"{file}:Total")
-    graph = graph_of(problem(n=3))
-    assert graph.num_nodes == 4 and graph.variables["s"].role is Role.OBSERVED
-    assert problem.reference == f"{file}:Total"
-    assert resolve_problem(f"{file}:Total") is problem
-    assert resolve_problem("Total") is problem
+class One(Base):
+    """Defines `sample` alone."""
+
+    def sample(self, generator=None):
+        x = torch.rand(self.n, generator=generator)
+        return {"x": x, "s": x.sum()}
 
 
-def test_a_relative_path_names_a_file_from_the_working_directory(tmp_path, monkeypatch):
-    (tmp_path / "nearby.py").write_text(FILE.format(name="Nearby"))
-    monkeypatch.chdir(tmp_path)
-    assert resolve_problem("nearby.py:Nearby").__name__ == "Nearby"
+class Many(Base):
+    """Defines `sample_batch` alone."""
+
+    def sample_batch(self, num, generator=None):
+        x = torch.rand(num, self.n, generator=generator)
+        return {"x": x, "s": x.sum(1)}
 
 
-def test_files_of_one_name_in_two_folders_are_two_problems(tmp_path):
-    references = []
-    for folder in ("first", "second"):
-        (tmp_path / folder).mkdir()
-        (tmp_path / folder / "same.py").write_text(FILE.format(name="Same"))
-        references.append(f"{tmp_path / folder / 'same.py'}:Same")
-    first, second = map(resolve_problem, references)
-    assert first is not second
-    assert resolve_problem(references[0]) is first
+def test_a_problem_without_a_sampler_is_refused():
+    with pytest.raises(TypeError, match=r"abstract.*sample"):
+        Base(n=1)
 
-
-def test_a_problem_file_can_be_corrected_after_it_failed(tmp_path):
-    file = tmp_path / "typo.py"
-    file.write_text("raise RuntimeError('typo')")
-    with pytest.raises(RuntimeError, match="typo"):
-        resolve_problem(f"{file}:Fixed")
-    file.write_text(FILE.format(name="Fixed") + "# longer, so that no cache is used\n")
-    assert resolve_problem(f"{file}:Fixed").__name__ == "Fixed"
-
-
-def test_a_subclass_does_not_inherit_the_file_of_its_parent(tmp_path):
-    file = tmp_path / "parent.py"
-    file.write_text(FILE.format(name="Parent"))
-    parent = resolve_problem(f"{file}:Parent")
-
-    class Child(parent):
-        pass
-
-    assert Child.reference is None
-
-
-def test_a_missing_problem_file_is_named(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"does not exist.*nowhere\.py"):
-        resolve_problem(f"{tmp_path / 'nowhere.py'}:Total")
-
-
-@pytest.mark.parametrize("name", ["Totals", "NotAProblem", "torch", ""])
-def test_a_file_without_that_problem_is_named(tmp_path, name):
-    file = tmp_path / "without.py"
-    file.write_text(FILE.format(name="Total"))
-    with pytest.raises(ValueError, match=rf"without.py defines no.*got '{name}'"):
-        resolve_problem(f"{file}:{name}")
-
-
-def test_an_unknown_name_lists_the_known_ones_and_the_way_out():
-    with pytest.raises(ValueError) as error:
-        resolve_problem("BMCF")
-    text = str(error.value)
-    assert "'BMCF'" in text and "BCMF" in text.split("Known:")[1]
-    assert "path/to/file.py:ClassName" in text
-
-
-def test_a_problem_must_say_how_to_sample():
     class Incomplete(Problem):
         n: int
 
@@ -286,3 +261,119 @@ def test_a_problem_must_say_how_to_sample():
 
     with pytest.raises(TypeError, match="abstract"):
         Incomplete(n=1)
+
+
+def test_sample_batch_loops_over_sample():
+    batch, generator = One(n=3).sample_batch(4, seeded(0)), seeded(0)
+    for i in range(4):
+        one = One(n=3).sample(generator)
+        assert_identical({name: value[i] for name, value in batch.items()}, one)
+    assert batch["x"].shape == (4, 3) and batch["s"].shape == (4,)
+    with_name = One(n=3).sample_batch(num=4, generator=seeded(0))
+    assert_identical(with_name, batch)
+
+
+def test_a_loop_over_sample_stacks_numbers_too():
+    class Numbers(One):
+        def sample(self, generator=None):
+            return {"x": torch.ones(self.n), "s": float(self.n)}
+
+    assert Numbers(n=2).sample_batch(3)["s"].tolist() == [2.0, 2.0, 2.0]
+
+
+def test_sample_is_a_batch_of_one():
+    batch = Many(n=3).sample_batch(1, seeded(0))
+    one = Many(n=3).sample(seeded(0))
+    assert_identical(one, {name: value[0] for name, value in batch.items()})
+    assert_identical(Many(n=3).sample(generator=seeded(0)), one)
+
+
+def test_a_class_that_defines_both_keeps_both():
+    class Both(Many):
+        def sample(self, generator=None):
+            return {"x": torch.ones(self.n), "s": torch.tensor(1.0)}
+
+        def sample_batch(self, num, generator=None):
+            return {"x": torch.zeros(num, self.n), "s": torch.zeros(num)}
+
+    assert Both(n=2).sample()["x"].all()
+    assert not Both(n=2).sample_batch(2)["x"].any()
+
+
+@pytest.mark.parametrize("parent", [One, Many])
+def test_a_subclass_that_overrides_sample_is_used_in_batches(parent):
+    class Doubled(parent):
+        def sample(self, generator=None):
+            return {name: 2 * v for name, v in super().sample(generator).items()}
+
+    generator = seeded(0)
+    expected = [parent(n=3).sample(generator)["x"] for _ in range(4)]
+    found = Doubled(n=3).sample_batch(4, seeded(0))["x"]
+    torch.testing.assert_close(found, 2 * torch.stack(expected))
+
+
+@pytest.mark.parametrize("parent", [One, Many])
+def test_a_subclass_that_overrides_sample_batch_is_used_for_one(parent):
+    class Doubled(parent):
+        def sample_batch(self, num, generator=None):
+            batch = super().sample_batch(num, generator)
+            return {name: 2 * value for name, value in batch.items()}
+
+    expected = parent(n=3).sample(seeded(0))["x"]
+    assert torch.equal(Doubled(n=3).sample(seeded(0))["x"], 2 * expected)
+
+
+def test_overrides_are_used_through_several_generations():
+    class Doubled(Many):
+        def sample(self, generator=None):
+            return {name: 2 * v for name, v in super().sample(generator).items()}
+
+    class Negated(Doubled):
+        def sample_batch(self, num, generator=None):
+            batch = super().sample_batch(num, generator)
+            return {name: -value for name, value in batch.items()}
+
+    class Heir(Negated):
+        pass
+
+    expected = -2 * Many(n=3).sample(seeded(0))["x"]
+    for problem in (Negated(n=3), Heir(n=3)):
+        assert torch.equal(problem.sample(seeded(0))["x"], expected)
+        assert torch.equal(problem.sample_batch(1, seeded(0))["x"][0], expected)
+
+
+@pytest.mark.parametrize("mode", ["roles", "mixed"])
+def test_a_class_that_overrides_observe_is_used_in_batches(mode):
+    class First(One):
+        def observe(self, generator=None, mode="roles"):
+            masks = super().observe(generator, mode)
+            masks["x"][0] = True
+            return masks
+
+    generator = seeded(0)
+    found = First(n=3).observe_batch(5, seeded(0), mode)
+    assert found["x"][:, 0].all() and found["s"].shape == (5,)
+    for i in range(5):
+        one = First(n=3).observe(generator, mode)
+        assert_identical({name: mask[i] for name, mask in found.items()}, one)
+
+
+@pytest.mark.parametrize("mode", ["roles", "mixed"])
+def test_a_class_that_overrides_observe_batch_is_used_for_one(mode):
+    class Last(Many):
+        def observe_batch(self, num, generator=None, mode="roles"):
+            masks = super().observe_batch(num, generator, mode)
+            masks["x"][:, -1] = True
+            return masks
+
+    class LastAndFirst(Last):
+        def observe(self, generator=None, mode="roles"):
+            masks = super().observe(generator, mode)
+            masks["x"][0] = True
+            return masks
+
+    one, batch = Last(n=3).observe(seeded(0), mode), Last(n=3).observe_batch
+    first = {name: mask[0] for name, mask in batch(1, seeded(0), mode).items()}
+    assert one["x"][-1]
+    assert_identical(one, first)
+    assert LastAndFirst(n=3).observe_batch(4, seeded(0), mode)["x"][:, [0, -1]].all()

@@ -1,1 +1,5 @@
-"""Diffusion: noise schedules, training loss and sampling."""
+"""The diffusion (section 2): noise, denoising, loss and sampling."""
+
+from gsdm_pyg.diffusion.diffusion import GraphDiffusion
+
+__all__ = ["GraphDiffusion"]

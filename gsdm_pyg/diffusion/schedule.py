@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import Literal
 
 import torch
 from torch import Tensor
 
 from gsdm_pyg.checks import check_choice
-
-Schedule = Literal["paper", "linear", "cosine"]
+from gsdm_pyg.choices import Schedule
 
 
 def betas(schedule: Schedule, num_steps: int = 1000) -> Tensor:

@@ -1,7 +1,7 @@
 """The block that the denoiser repeats: ResNet block, then structured attention.
 
-Normalisation is per node: only attention mixes nodes. No linear layer has a bias: the
-norms and the conditioning that follow or precede have one, and a bias costs a pass over
+Normalization is per node: only attention mixes nodes. No linear layer has a bias: the
+norms and the conditioning before or after it have one, and a bias costs a pass over
 the nodes forward and another backward.
 """
 
@@ -11,12 +11,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from gsdm_pyg.nn.structured_attention import Backend, StructuredAttentionConv
+from gsdm_pyg.choices import Backend
+from gsdm_pyg.nn.structured_attention import StructuredAttentionConv
 from gsdm_pyg.ops import node_norm
 
 
 class NodeNorm(nn.LayerNorm):
-    """LayerNorm of each node's row, followed by SiLU if asked.
+    """LayerNorm of each node's row, optionally followed by SiLU.
 
     Args:
         width: D, the length of a row.
@@ -30,14 +31,14 @@ class NodeNorm(nn.LayerNorm):
     def forward(
         self, x: Tensor, table: Tensor | None = None, row_id: Tensor | None = None
     ) -> Tensor:
-        """Normalise x [N, D], or x + table[row_id]."""
+        """Normalize x [N, D], or x + table[row_id]."""
         return node_norm(
             x, self.weight, self.bias, table, row_id, silu=self.silu, eps=self.eps
         )
 
 
 class AddLinear(nn.Linear):
-    """h + x W^T in one pass, zero at first: what closes a residual branch."""
+    """h + x W^T in one pass: the end of a residual branch, where W is zero at first."""
 
     def __init__(self, width: int) -> None:
         super().__init__(width, width, bias=False)
@@ -52,7 +53,7 @@ class AddLinear(nn.Linear):
 class ResidualBlock(nn.Module):
     """h + Linear(SiLU(Norm(Linear(SiLU(Norm(h))) + condition))), per node.
 
-    The condition is a row of a table, one row per label of each graph.
+    The condition is a row of a table, one row per embedding row of each graph.
     """
 
     def __init__(self, width: int, dropout: float = 0.0) -> None:
@@ -70,21 +71,21 @@ class ResidualBlock(nn.Module):
         h: Tensor,
         time: Tensor,
         node: Tensor,
-        label_graph: Tensor,
-        label_id: Tensor,
+        row_graph: Tensor,
+        row_id: Tensor,
     ) -> Tensor:
         """Transform h [N, D].
 
         Args:
             h: Hidden states [N, D].
             time: Time embeddings of the graphs, activated, [B, D].
-            node: Node embeddings of the labels, activated, [R, D].
-            label_graph: Graph of each label, [R].
-            label_id: Label of each node, [N].
+            node: Embedding rows, activated, [R, D].
+            row_graph: The graph of each row, [R].
+            row_id: The row of each node, [N].
         """
-        table = self.time(time).index_select(0, label_graph) + self.node(node)  # [R, D]
+        table = self.time(time).index_select(0, row_graph) + self.node(node)  # [R, D]
         update = self.linear1(self.norm1(h))
-        update = self.norm2(update, table, label_id)
+        update = self.norm2(update, table, row_id)
         return self.linear2(self.dropout(update), h)
 
 

@@ -6,13 +6,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from gsdm_pyg.checks import check_choice
+from gsdm_pyg.choices import Backend
+from gsdm_pyg.embedding_rows import EmbeddingRows
 from gsdm_pyg.nn.blocks import AttentionBlock, NodeNorm, ResidualBlock
 from gsdm_pyg.nn.embeddings import (
     IndependentEmbedding,
     PositionEmbedding,
     TimeEmbedding,
 )
-from gsdm_pyg.nn.structured_attention import Backend
+from gsdm_pyg.nn.structured_attention import StructuredAttentionConv
 
 
 class Denoiser(nn.Module):
@@ -20,7 +23,7 @@ class Denoiser(nn.Module):
 
     Args:
         num_columns: W, the value columns of a node.
-        num_variables: V, the variables that node embeddings tell apart.
+        num_variables: V, the variables that embeddings distinguish.
         width: D, the size of a hidden state.
         layers: L, how often the residual and attention blocks repeat; information
             travels at most L edges.
@@ -28,7 +31,7 @@ class Denoiser(nn.Module):
         dropout: Dropout inside the residual blocks.
         self_conditioning: Whether an earlier estimate of x0 is a second input.
         num_nodes: If given, all graphs have that many nodes and each has an embedding
-            of its own. By default embeddings are made of variable and position.
+            of its own. By default an embedding depends on variable and position.
         backend: How attention is computed, see `StructuredAttentionConv`.
     """
 
@@ -75,42 +78,44 @@ class Denoiser(nn.Module):
         blocks = [*self.residual.parameters(), *self.attention.parameters()]
         return [p for p in blocks if p.dim() == 2]
 
+    def set_backend(self, backend: Backend) -> None:
+        """Change how attention is computed."""
+        check_choice("backend", backend, Backend)
+        for module in self.attention.modules():
+            if isinstance(module, StructuredAttentionConv):
+                module.backend = backend
+
     def forward(
         self,
         x: Tensor,
         t: Tensor,
         observed: Tensor,
         edge_index: Tensor,
-        label_id: Tensor,
-        label_variable: Tensor,
-        label_position: Tensor,
-        label_graph: Tensor,
-        estimate: Tensor | None = None,
+        embedding: EmbeddingRows,
+        x0_hat: Tensor | None = None,
     ) -> Tensor:
         """Raw outputs [N, W] for noisy values.
-
-        Nodes of one graph and one label share an embedding; R labels in all.
 
         Args:
             x: Noisy values of latent nodes, true ones of observed nodes, [N, W].
             t: Diffusion step of each graph, [B].
             observed: Which nodes are observed, [N].
             edge_index: Edges [2, E], best an `EdgeIndex` sorted by column.
-            label_id: Label of each node, [N].
-            label_variable: Variable of each label, [R].
-            label_position: Coordinates of each label, [R, P].
-            label_graph: Graph of each label, [R].
-            estimate: An earlier estimate of x0 for self-conditioning, [N, W]; zeros or
-                None if there is none yet.
+            embedding: Which embedding each node has.
+            x0_hat: An earlier estimate of x0 for self-conditioning, [N, W]; None if
+                there is none yet.
         """
-        node = self.embed_node(label_variable, label_position)  # [R, D]
-        labels = torch.cat([node, node + self.embed_observed])  # [2 R, D]
+        row_id, row_graph = embedding["row_id"], embedding["row_graph"]
+        node = self.embed_node(embedding)  # [R, D]
+        table = torch.cat([node, node + self.embed_observed])  # [2 R, D]
         h = self.embed_value(x)
-        if self.embed_estimate is not None and estimate is not None:
-            h = h + self.embed_estimate(estimate)
-        h = h + labels.index_select(0, label_id + len(node) * observed)
+        if self.embed_estimate is not None:
+            # Zeros instead of nothing: DDP needs a gradient of every weight.
+            x0_hat = torch.zeros_like(x) if x0_hat is None else x0_hat
+            h = h + self.embed_estimate(x0_hat)
+        h = h + table.index_select(0, row_id + len(node) * observed)
         time, node = F.silu(self.embed_time(t)), F.silu(node)
         for residual, attention in zip(self.residual, self.attention, strict=True):
-            h = residual(h, time, node, label_graph, label_id)
+            h = residual(h, time, node, row_graph, row_id)
             h = attention(h, edge_index)
         return self.output(self.norm(h))

@@ -7,11 +7,13 @@ import math
 import torch
 from torch import Tensor, nn
 
+from gsdm_pyg.embedding_rows import EmbeddingRows
+
 
 class Sinusoids(nn.Module):
     """Positions [R, P] -> [R, D]: sine and cosine at D / 2 frequencies.
 
-    The frequencies fall from 1 to 1/10,000 and serve the P coordinates in turn.
+    The frequencies fall from 1 to 1/10,000; the P coordinates use them in turn.
     """
 
     frequencies: Tensor
@@ -62,10 +64,13 @@ class PositionEmbedding(nn.Module):
         self.weight = nn.Parameter(torch.randn(num_variables, width))
         self.sinusoids = Sinusoids(width)
 
-    def forward(self, label_variable: Tensor, label_position: Tensor) -> Tensor:
-        """Embeddings [R, D] of labels: variables [R] and coordinates [R, P]."""
-        node = self.weight.index_select(0, label_variable)
-        return node + self.sinusoids(label_position) if label_position.size(1) else node
+    def forward(self, rows: EmbeddingRows) -> Tensor:
+        """The embedding of each row, [R, D]."""
+        node, position = (
+            self.weight.index_select(0, rows["row_variable"]),
+            rows["row_position"],
+        )
+        return node + self.sinusoids(position) if position.size(1) else node
 
 
 class IndependentEmbedding(nn.Module):
@@ -75,14 +80,14 @@ class IndependentEmbedding(nn.Module):
         super().__init__()
         self.weight = nn.Parameter(torch.randn(num_nodes, width))
 
-    def forward(self, label_variable: Tensor, label_position: Tensor) -> Tensor:
-        """Embeddings [R, D] of labels, one per node, whose position is its number."""
-        node, known = label_position.squeeze(1), len(self.weight)
+    def forward(self, rows: EmbeddingRows) -> Tensor:
+        """The embedding of each row, [R, D]; each node has one, at its own number."""
+        node, known = rows["row_position"].squeeze(1), len(self.weight)
         (first,) = torch.where(node == 0)  # of each graph
         sizes = torch.diff(first, append=first.new_tensor([len(node)]))
         if (sizes != known).any():
             raise ValueError(
-                f"Independent embeddings serve graphs of the {known} nodes that they "
+                f"Independent embeddings take graphs of the {known} nodes that they "
                 "were made for: use array or exchangeable ones for other sizes "
                 f"(got {int(sizes[sizes != known][0])} nodes)."
             )

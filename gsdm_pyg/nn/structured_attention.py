@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Literal, Self
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -14,14 +14,13 @@ from torch_geometric.typing import Adj, OptTensor, PairTensor, SparseTensor
 from torch_geometric.utils import softmax
 
 from gsdm_pyg.checks import check_choice
+from gsdm_pyg.choices import Backend
 from gsdm_pyg.nn.adjacency import edge_values, prepare_adjacency
 from gsdm_pyg.nn.fused_attention import fused_attention
 from gsdm_pyg.nn.packed_linear import PackedLinear, copy_stacked, is_plain_product
 from gsdm_pyg.ops.attention_inputs import unpack_qkv
 from gsdm_pyg.ops.csr_attention import is_fused
 from gsdm_pyg.private_api import has_message_hooks
-
-Backend = Literal["auto", "fused", "scatter"]
 
 
 class StructuredAttentionConv(MessagePassing):

@@ -7,7 +7,8 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from gsdm_pyg.diffusion.schedule import Schedule, alpha_bars, betas
+from gsdm_pyg.choices import Schedule
+from gsdm_pyg.diffusion.schedule import alpha_bars, betas
 
 
 @pytest.mark.parametrize("num_steps", [10, 100, 1000])
@@ -50,6 +51,6 @@ def test_the_cosine_schedule_follows_the_squared_cosine_down_to_1e_4():
     assert alpha_bar[-1].item() == pytest.approx(1e-4, rel=1e-3)
 
 
-def test_float32_keeps_every_step_of_a_schedule_apart():
+def test_every_step_of_a_schedule_differs_in_float32():
     for schedule in get_args(Schedule):
         assert (alpha_bars(betas(schedule)).float().diff() < 0).all()

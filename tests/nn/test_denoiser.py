@@ -1,15 +1,15 @@
-"""What the denoiser promises: batching, relabelling, information along edges only."""
+"""The denoiser: batching, relabelling of nodes, information along edges only."""
 
 import networkx as nx
 import pytest
 import torch
 from torch.nn import functional as F
 from torch.testing import assert_close
+from torch_geometric.data import Batch
 
-from gsdm_pyg import Denoiser, GraphView, to_data
-from gsdm_pyg.data import collate
+from gsdm_pyg import Denoiser, GraphOptions, to_data
 from problems import BCMF
-from tests.runs import CountTask
+from tests.helpers import CountTask, seeded
 
 
 @pytest.fixture(params=["fused", "scatter"])
@@ -29,34 +29,29 @@ def denoiser_of(layers=3, backend="auto", columns=3, variables=4, **arguments):
 
 
 def run(denoiser, batch, t):
-    return denoiser(
-        batch.x,
-        t,
-        batch.observed,
-        batch.edge_index,
-        batch.label_id,
-        batch.label_variable,
-        batch.label_position,
-        batch.label_variable_batch,
-    )
+    return denoiser(batch.x, t, batch.observed, batch.edge_index, batch.embedding)
 
 
-def instance(problem, seed=0, **view):
+def instance(problem, seed=0, **options):
     """A graph with random values in all columns and a random half observed."""
-    generator = torch.Generator().manual_seed(seed)
+    generator = seeded(seed)
     masks = {
         name: torch.rand(variable.shape, generator=generator) < 0.5
         for name, variable in problem.graphical_model().variables.items()
     }
-    data = to_data(problem, {}, masks, GraphView(**view))
+    data = to_data(problem, {}, masks, GraphOptions(**options))
     data.x = torch.randn(data.x.shape, generator=generator)
     return data
+
+
+def batch_of(*graphs):
+    return Batch.from_data_list(list(graphs))
 
 
 # batching
 
 
-VIEWS = [
+OPTIONS = [
     {},
     {"embedding": "array"},
     {"edges": "complete"},
@@ -65,19 +60,19 @@ VIEWS = [
 ]
 
 
-@pytest.mark.parametrize("view", VIEWS, ids=lambda v: "-".join(v.values()) or "default")
-def test_batching_equals_one_graph_at_a_time(view, backend):
+@pytest.mark.parametrize("options", OPTIONS, ids=lambda o: "-".join(o.values()))
+def test_batching_equals_one_graph_at_a_time(options, backend):
     denoiser = denoiser_of(backend=backend)
     sizes = [(1, 1, 1), (3, 2, 4), (2, 5, 1), (1, 1, 1), (4, 4, 2)]
     graphs = [
-        instance(BCMF(m=m, n=n, k=k), i, **view) for i, (m, n, k) in enumerate(sizes)
+        instance(BCMF(m=m, n=n, k=k), i, **options) for i, (m, n, k) in enumerate(sizes)
     ]
     t = torch.tensor([0, 999, 412, 3, 250])
     for order in ([0, 1, 2, 3, 4], [4, 2, 0], [3, 3, 1, 1]):
-        together = run(denoiser, collate([graphs[i] for i in order]), t[order])
+        together = run(denoiser, batch_of(*(graphs[i] for i in order)), t[order])
         parts = together.split([graphs[i].num_nodes for i in order])
         for i, part in zip(order, parts, strict=True):
-            alone = run(denoiser, collate([graphs[i]]), t[i : i + 1])
+            alone = run(denoiser, batch_of(graphs[i]), t[i : i + 1])
             assert_close(part, alone, rtol=1e-5, atol=1e-5)
 
 
@@ -87,7 +82,7 @@ def test_backends_agree():
     problems = BCMF(m=3, n=2, k=4), BCMF(m=1, n=4, k=2)
     t = torch.tensor([10, 700])
     for edges in ("structured", "complete", "random", "directed"):
-        batch = collate([instance(problem, edges=edges) for problem in problems])
+        batch = batch_of(*(instance(problem, edges=edges) for problem in problems))
         assert_close(run(fused, batch, t), run(scatter, batch, t), rtol=1e-4, atol=1e-5)
 
 
@@ -104,7 +99,7 @@ def dense_attention(conv, x, sizes):
 def test_a_complete_graph_is_dense_attention(backend):
     problems = BCMF(m=3, n=2, k=4), BCMF(m=1, n=4, k=2)
     graphs = [instance(problem, edges="complete") for problem in problems]
-    denoiser, batch = denoiser_of(backend=backend), collate(graphs)
+    denoiser, batch = denoiser_of(backend=backend), batch_of(*graphs)
     t, sizes = torch.tensor([10, 700]), [graph.num_nodes for graph in graphs]
     found = run(denoiser, batch, t)
     for block in denoiser.attention:
@@ -133,14 +128,11 @@ def relabelled(i, j, r):
 
 def permuted_inputs_and_outputs(order, backend):
     """Outputs for permuted inputs, and permuted outputs."""
-    denoiser, data, t = denoiser_of(backend=backend), instance(PROBLEM), [500]
+    denoiser, data = denoiser_of(backend=backend), instance(PROBLEM)
+    t = torch.tensor([500])
     moved = data.clone()
     moved.x, moved.observed = data.x[order], data.observed[order]
-    t = torch.tensor(t)
-    before, after = (
-        run(denoiser, collate([data]), t),
-        run(denoiser, collate([moved]), t),
-    )
+    before, after = (run(denoiser, batch_of(graph), t) for graph in (data, moved))
     return after, before[order]
 
 
@@ -181,7 +173,7 @@ def moved_by(embedding, order_of):
     nodes = graph.num_nodes if embedding == "independent" else None
     denoiser = denoiser_of(variables=3, num_nodes=nodes)
     before, after = (
-        run(denoiser, collate([d]), torch.tensor([500])) for d in (data, other)
+        run(denoiser, batch_of(d), torch.tensor([500])) for d in (data, other)
     )
     return (after - before[order]).abs().max()
 
@@ -208,9 +200,9 @@ def test_embeddings_keep_the_symmetries_that_they_should(
 def test_independent_embeddings_refuse_another_size():
     denoiser = denoiser_of(variables=3, num_nodes=TABLE.graphical_model().num_nodes)
     graphs = [instance(CountTask(n=n), embedding="independent") for n in (3, 2, 3)]
-    run(denoiser, collate(graphs[::2]), torch.tensor([1, 2]))
+    run(denoiser, batch_of(*graphs[::2]), torch.tensor([1, 2]))
     with pytest.raises(ValueError, match=r"the 21 nodes.*array.*\(got 10 nodes\)"):
-        run(denoiser, collate(graphs), torch.tensor([1, 2, 3]))
+        run(denoiser, batch_of(*graphs), torch.tensor([1, 2, 3]))
 
 
 # information flow
@@ -237,7 +229,7 @@ def hops(network):
 @pytest.mark.parametrize("layers", [1, 2, 3])
 def test_information_travels_one_edge_per_layer(layers, backend):
     problem = BCMF(m=2, n=2, k=2)
-    batch = collate([instance(problem)])
+    batch = batch_of(instance(problem))
     gradient = gradients(denoiser_of(layers, backend), batch, torch.tensor([100]))
     distance = hops(problem.graphical_model().to_networkx().to_undirected())
     assert distance.max() > layers  # there is something out of reach
@@ -248,7 +240,7 @@ def test_information_travels_one_edge_per_layer(layers, backend):
 @pytest.mark.parametrize("layers", [1, 4])
 def test_directed_edges_pass_no_information_upwards(layers, backend):
     problem = BCMF(m=2, n=2, k=2)
-    batch = collate([instance(problem, edges="directed")])
+    batch = batch_of(instance(problem, edges="directed"))
     gradient = gradients(denoiser_of(layers, backend), batch, torch.tensor([100]))
     distance = hops(problem.graphical_model().to_networkx())
     assert (gradient[distance > layers] == 0).all()
@@ -257,7 +249,7 @@ def test_directed_edges_pass_no_information_upwards(layers, backend):
 
 
 def test_no_information_passes_between_graphs_of_a_batch(backend):
-    batch = collate([instance(BCMF(m=1, n=2, k=1)), instance(BCMF(m=2, n=1, k=1))])
+    batch = batch_of(instance(BCMF(m=1, n=2, k=1)), instance(BCMF(m=2, n=1, k=1)))
     gradient = gradients(denoiser_of(8, backend), batch, torch.tensor([5, 800]))
     same = batch.batch[:, None] == batch.batch
     assert (gradient[~same] == 0).all()
@@ -266,7 +258,7 @@ def test_no_information_passes_between_graphs_of_a_batch(backend):
 
 def test_fresh_blocks_are_the_identity():
     denoiser = Denoiser(3, 4, width=16, layers=2, heads=2)
-    batch = collate([instance(BCMF(m=2, n=2, k=1))])
+    batch = batch_of(instance(BCMF(m=2, n=2, k=1)))
     gradient = gradients(denoiser, batch, torch.tensor([5]))
     assert (gradient - gradient.diag().diag() == 0).all()
 
@@ -277,23 +269,22 @@ def test_fresh_blocks_are_the_identity():
 def changed(**replaced):
     """How far each node's output moves when an input is replaced, [N]."""
     denoiser = denoiser_of(layers=2)
-    batch = collate([instance(PROBLEM)])
+    batch = batch_of(instance(PROBLEM))
     before = run(denoiser, batch, torch.tensor([100]))
     t = torch.tensor([replaced.pop("t", 100)])
     for name, value in replaced.items():
-        batch[name] = value(batch[name])
+        holder = batch.embedding if name.startswith("row_") else batch
+        holder[name] = value(holder[name])
     return (run(denoiser, batch, t) - before).abs().amax(-1)
 
 
-def test_every_node_feels_time_its_variable_and_being_observed():
+def test_time_variable_and_observation_change_the_output_of_every_node():
     assert (changed(t=600) > 1e-4).all()
     assert (changed(observed=torch.logical_not) > 1e-4).all()
-    assert (changed(label_variable=lambda v: (v + 1) % 4) > 1e-4).all()
+    assert (changed(row_variable=lambda v: (v + 1) % 4) > 1e-4).all()
 
 
-@pytest.mark.parametrize(
-    "width, heads", [(16, 3), (2, 1), (0, 1), (15, 3), (16, 0), (16, -2)]
-)
-def test_a_width_that_heads_do_not_divide_is_refused(width, heads):
-    with pytest.raises(ValueError, match=rf"got width={width}, heads={heads}"):
-        Denoiser(3, 4, width=width, heads=heads)
+def test_a_width_that_heads_do_not_divide_is_refused():
+    for width, heads in [(16, 3), (2, 1), (0, 1), (15, 3), (16, 0), (16, -2)]:
+        with pytest.raises(ValueError, match=rf"got width={width}, heads={heads}"):
+            Denoiser(3, 4, width=width, heads=heads)

@@ -7,6 +7,7 @@ import torch
 from torch.testing import assert_close
 
 from gsdm_pyg.nn.embeddings import (
+    EmbeddingRows,
     IndependentEmbedding,
     PositionEmbedding,
     Sinusoids,
@@ -19,7 +20,7 @@ def frequency(i, half):
 
 
 @pytest.mark.parametrize("num_coordinates", [1, 2, 3])
-def test_sinusoids_serve_the_coordinates_in_turn(num_coordinates):
+def test_coordinates_use_the_sinusoids_in_turn(num_coordinates):
     position = torch.randint(-3, 50, (7, num_coordinates))
     found = Sinusoids(12)(position)
     assert found.shape == (7, 12)
@@ -42,42 +43,53 @@ def test_time_embedding_is_a_perceptron_of_sinusoids():
     assert_close(embedding(t), expected)
 
 
+def rows(variable, position, graph=None):
+    """Embedding rows, each with a node of its own."""
+    return EmbeddingRows(
+        row_id=torch.arange(len(variable)),
+        row_variable=variable,
+        row_position=position,
+        row_graph=torch.zeros_like(variable) if graph is None else graph,
+    )
+
+
 def test_nodes_without_positions_have_the_vector_of_their_variable():
     embedding = PositionEmbedding(3, 8)
     variable = torch.tensor([2, 0, 2, 1])
-    found = embedding(variable, torch.empty(4, 0, dtype=torch.long))
+    found = embedding(rows(variable, torch.empty(4, 0, dtype=torch.long)))
     assert torch.equal(found, embedding.weight[variable])
 
 
 def test_positions_add_the_same_sinusoids_to_every_variable():
     embedding = PositionEmbedding(2, 8)
     variable, position = torch.tensor([0, 1]), torch.tensor([[4, 1], [4, 1]])
-    shift = embedding(variable, position) - embedding.weight
+    shift = embedding(rows(variable, position)) - embedding.weight
     assert_close(shift, Sinusoids(8)(position))
 
 
-def test_positions_are_told_apart_in_every_coordinate():
+def test_positions_differ_in_every_coordinate():
     embedding = PositionEmbedding(1, 16)
     position = torch.cartesian_prod(torch.arange(9), torch.arange(9), torch.arange(9))
-    found = embedding(torch.zeros(len(position), dtype=torch.long), position)
-    apart = torch.cdist(found, found) + 9 * torch.eye(len(found))
-    assert apart.min() > 0.01
+    found = embedding(rows(torch.zeros(len(position), dtype=torch.long), position))
+    distance = torch.cdist(found, found) + 9 * torch.eye(len(found))
+    assert distance.min() > 0.01
 
 
 def numbered(*sizes):
-    """Labels of graphs with a label per node: variables, and the nodes' numbers."""
+    """Embedding rows of graphs in which each node has its number as position."""
     number = torch.cat([torch.arange(size) for size in sizes])
-    return torch.zeros_like(number), number[:, None]
+    graph = torch.arange(len(sizes)).repeat_interleave(torch.tensor(sizes))
+    return rows(torch.zeros_like(number), number[:, None], graph)
 
 
 def test_independent_embeddings_give_each_node_its_own_vector():
     embedding = IndependentEmbedding(5, 8)
-    found = embedding(*numbered(5, 5))
+    found = embedding(numbered(5, 5))
     assert torch.equal(found, embedding.weight.repeat(2, 1))
 
 
-@pytest.mark.parametrize("sizes", [(4,), (6,), (5, 4), (4, 6), (4, 5, 6), (10,)])
-def test_independent_embeddings_refuse_graphs_of_another_size(sizes):
-    wrong = next(size for size in sizes if size != 5)
-    with pytest.raises(ValueError, match=rf"the 5 nodes.*\(got {wrong} nodes\)"):
-        IndependentEmbedding(5, 8)(*numbered(*sizes))
+def test_independent_embeddings_refuse_graphs_of_another_size():
+    for sizes in [(4,), (6,), (5, 4), (4, 6), (4, 5, 6), (10,)]:
+        wrong = next(size for size in sizes if size != 5)
+        with pytest.raises(ValueError, match=rf"the 5 nodes.*\(got {wrong} nodes\)"):
+            IndependentEmbedding(5, 8)(numbered(*sizes))

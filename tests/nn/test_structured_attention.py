@@ -196,7 +196,7 @@ def numbers():
     found = []
     for edge_index in (batch.edge_index, batch.edge_index.as_tensor()):
         batch.edge_index = edge_index
-        loss = model.loss(batch, torch.Generator().manual_seed(0))
+        loss = model.diffusion.loss(batch, torch.Generator().manual_seed(0))
         found += [loss, *torch.autograd.grad(loss, list(model.parameters()))]
     return [value.detach() for value in found]
 

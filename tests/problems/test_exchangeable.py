@@ -6,7 +6,7 @@ import pytest
 
 from gsdm_pyg.data import structure
 from gsdm_pyg.problem import graph_of
-from gsdm_pyg.view import GraphView
+from gsdm_pyg.settings import GraphOptions
 from problems import (
     BCMF,
     BooleanCircuit,
@@ -26,7 +26,7 @@ def all_of(*index):
     return index
 
 
-# For each variable, the part of an index that the embedding depends on.
+# For each variable, what of an index the embedding depends on.
 CASES = {
     BCMF(2, 3, 4): {"A": nothing, "R": nothing, "C": nothing, "E": nothing},
     HierarchicalBCMF(2, 3, 4): {
@@ -56,11 +56,11 @@ def test_nodes_share_an_embedding_where_their_order_does_not_matter(problem):
     for name, variable in graph_of(problem).variables.items():
         for index in product(*(range(size) for size in variable.shape)):
             expected[len(expected)] = name, CASES[problem][name](*index)
-    label_id = structure(problem).label_id.tolist()
+    row_id = structure(problem).embedding["row_id"].tolist()
     for i, j in product(expected, repeat=2):
-        assert (label_id[i] == label_id[j]) == (expected[i] == expected[j])
+        assert (row_id[i] == row_id[j]) == (expected[i] == expected[j])
 
 
-def test_the_shared_embedding_is_the_same_for_all_cells_of_a_sudoku():
-    shared = structure(Sudoku(2, 3), GraphView("shared"))
-    assert shared.label_id.unique().tolist() == [0]
+def test_all_cells_of_a_sudoku_share_one_embedding():
+    shared = structure(Sudoku(2, 3), GraphOptions(embedding="shared"))
+    assert shared.embedding["row_id"].unique().tolist() == [0]

@@ -1,0 +1,16 @@
+"""The modes that settings, problems and layers choose from; what they mean is said
+where they are used."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+Embedding = Literal["exchangeable", "array", "independent", "shared"]
+Edges = Literal["structured", "complete", "random", "directed"]
+Intermediates = Literal["keep", "drop", "unsupervised"]
+Observe = Literal["roles", "mixed"]
+Schedule = Literal["paper", "linear", "cosine"]
+DiscreteLoss = Literal["cross_entropy", "squared"]
+ContinuousLoss = Literal["x0", "v"]
+Solver = Literal["ddpm", "ddim", "dpm++", "dpm++_sde", "unipc"]
+Backend = Literal["auto", "fused", "scatter"]

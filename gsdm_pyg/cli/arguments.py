@@ -1,0 +1,68 @@
+"""Arguments that several commands share: a model folder, sizes, the sampler."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any, get_args
+
+import torch
+import yaml
+
+from gsdm_pyg.model import GSDM
+from gsdm_pyg.problem import Problem
+from gsdm_pyg.registry import resolve_problem
+from gsdm_pyg.settings import SamplerSettings
+
+
+def add_model_arguments(parser: argparse.ArgumentParser) -> None:
+    """A model folder, sizes, `--problem`, a flag per setting of the sampler, seed."""
+    parser.add_argument("model", help="a model folder")
+    parser.add_argument(
+        "settings", nargs="*", help="sizes such as m=8; else the largest of training"
+    )
+    parser.add_argument("--problem", help="path/to/file.py:ClassName, if not built in")
+    for name, field in SamplerSettings.model_fields.items():
+        choices = get_args(field.annotation) or None
+        help_text = " ".join((field.description or "").split())
+        parser.add_argument(
+            f"--{name}", choices=choices, help=f"{help_text} Default: the model's own."
+        )
+    parser.add_argument("--seed", type=int, default=0)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    parser.add_argument("--device", default=device, help="default: %(default)s")
+
+
+def sampler_arguments(options: argparse.Namespace) -> dict[str, Any]:
+    """The settings of the sampler that the command line gives."""
+    given = {name: getattr(options, name) for name in SamplerSettings.model_fields}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def load_model(options: argparse.Namespace) -> tuple[GSDM, Problem]:
+    """The model of a command, and the problem at the sizes that it names."""
+    model = GSDM.from_pretrained(options.model, map_location=options.device)
+    return model, _problem(model, options)
+
+
+def _problem(model: GSDM, options: argparse.Namespace) -> Problem:
+    name = options.problem or model.spec.name
+    if name is None:
+        raise ValueError("This model does not name its problem: pass --problem.")
+    trained = {} if options.problem else model.spec.sizes or {}
+    sizes = {n: s[-1] if isinstance(s, list) else s for n, s in trained.items()}
+    for text in options.settings:
+        key, equals, value = text.partition("=")
+        if not equals:
+            raise ValueError(f"A size reads name=value (got {text!r}).")
+        try:
+            sizes[key] = yaml.safe_load(value)
+        except yaml.YAMLError:
+            raise ValueError(f"A size reads name=value (got {text!r}).") from None
+        if isinstance(sizes[key], list):
+            raise ValueError(f"Here a size is one number (got {text!r}).")
+    try:
+        return resolve_problem(name).family(**sizes).largest()
+    except TypeError as error:
+        raise ValueError(
+            f"Give every size of {name}, such as m=8 n=8 k=4 (got {error})."
+        ) from error

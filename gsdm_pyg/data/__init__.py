@@ -1,0 +1,16 @@
+"""Named arrays -> PyG `Data` -> batches of graphs of many sizes."""
+
+from gsdm_pyg.data.batches import ProblemBatches, to_batch
+from gsdm_pyg.data.given import check_given
+from gsdm_pyg.data.instances import Instances, ProblemData, encode, structure, to_data
+
+__all__ = [
+    "Instances",
+    "ProblemBatches",
+    "ProblemData",
+    "check_given",
+    "encode",
+    "structure",
+    "to_batch",
+    "to_data",
+]

@@ -1,0 +1,60 @@
+"""Problem classes by name: built in, imported, or in a file of the user's own."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+import zlib
+from pathlib import Path
+
+from gsdm_pyg.problem import Problem
+
+
+def resolve_problem(name: str) -> type[Problem]:
+    """The problem class called `name`, or the one at `path/to/file.py:ClassName`.
+
+    A bare name is looked up among the problems imported so far and then in a package
+    `problems` on the import path.
+    """
+    if ":" in name:
+        return _load(name)
+    if name not in Problem.registry and importlib.util.find_spec("problems"):
+        importlib.import_module("problems")
+    if name not in Problem.registry:
+        known = ", ".join(sorted(Problem.registry)) or "none"
+        raise ValueError(
+            f"No problem is called {name!r}. Known: {known}. Or name a file: "
+            "path/to/file.py:ClassName."
+        )
+    return Problem.registry[name]
+
+
+def _load(name: str) -> type[Problem]:
+    path, _, class_name = name.rpartition(":")
+    file = Path(path).resolve()
+    if not file.is_file():
+        raise FileNotFoundError(f"The problem file does not exist (got {path!r}).")
+    for module in list(sys.modules.values()):
+        if getattr(module, "__file__", None) == str(file):
+            break
+    else:
+        digest = zlib.crc32(str(file).encode())
+        spec = importlib.util.spec_from_file_location(
+            f"gsdm_problem_{file.stem}_{digest:08x}", file
+        )
+        assert spec is not None and spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[spec.name] = module
+        try:
+            spec.loader.exec_module(module)
+        except BaseException:
+            del sys.modules[spec.name]
+            raise
+    problem = getattr(module, class_name, None)
+    if not (isinstance(problem, type) and issubclass(problem, Problem)):
+        raise ValueError(
+            f"{path} defines no Problem of that name (got {class_name!r})."
+        )
+    problem.reference = name
+    return problem

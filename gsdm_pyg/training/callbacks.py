@@ -1,0 +1,101 @@
+"""Lightning callbacks: averaged weights, the progress bar, checkpoints."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import lightning as L
+import torch
+from lightning.pytorch.callbacks import (
+    Checkpoint,
+    Timer,
+    TQDMProgressBar,
+    WeightAveraging,
+)
+from lightning.pytorch.plugins.io import TorchCheckpointIO
+from torch.optim.swa_utils import get_ema_multi_avg_fn
+
+from gsdm_pyg.files import atomic_writer
+
+
+class EMA(WeightAveraging):
+    """Exponential moving average of the weights, used for every evaluation.
+
+    The decay rises to its final value as (1 + n) / (10 + n), so that short runs do
+    not average over their first, random weights.
+    """
+
+    def __init__(self, decay: float) -> None:
+        def average(averages: Any, currents: Any, num_averaged: Any) -> None:
+            n = int(num_averaged)
+            get_ema_multi_avg_fn(min(decay, (1 + n) / (10 + n)))(
+                averages, currents, num_averaged
+            )
+
+        super().__init__(use_buffers=False, multi_avg_fn=average)
+
+
+class ProgressBar(TQDMProgressBar):
+    """Lightning's bar over an endless epoch, with the time that is left."""
+
+    def __init__(self, timer: Timer) -> None:
+        super().__init__()
+        self._timer = timer
+
+    def get_metrics(self, trainer: L.Trainer, module: L.LightningModule) -> dict:
+        metrics = super().get_metrics(trainer, module)
+        metrics.pop("v_num", None)
+        rate = metrics.get("nodes/s")
+        if isinstance(rate, float):
+            metrics["nodes/s"] = f"{rate:,.0f}"
+        done = trainer.global_step - self._first_step
+        left = self._timer.time_remaining()
+        if trainer.max_steps > 0 and done:
+            elapsed = time.monotonic() - self._start
+            by_steps = elapsed / done * (trainer.max_steps - trainer.global_step)
+            left = by_steps if left is None else min(left, by_steps)
+        if left is not None:
+            metrics["left"] = f"{int(left) // 60}:{int(left) % 60:02d}"
+        return metrics
+
+    def on_train_start(self, trainer: L.Trainer, module: L.LightningModule) -> None:
+        super().on_train_start(trainer, module)
+        self._start, self._first_step = time.monotonic(), trainer.global_step
+
+    @property
+    def total_train_batches(self) -> int | float:
+        limit = self.trainer.max_steps
+        return limit if limit > 0 else super().total_train_batches
+
+
+class LastCheckpoint(Checkpoint):
+    """Saves the run every few steps, and at its last step before weights are averaged.
+
+    Lightning runs it after all other callbacks, as it is a `Checkpoint`.
+    """
+
+    def __init__(self, path: Path, every: int) -> None:
+        super().__init__()
+        self._path = path
+        self._every = every
+
+    def on_train_batch_end(self, trainer: L.Trainer, *details: Any) -> None:
+        step = trainer.global_step
+        ended = trainer.should_stop or step == trainer.max_steps
+        if ended or step % self._every == 0:
+            trainer.save_checkpoint(self._path)
+
+
+class AtomicCheckpointIO(TorchCheckpointIO):
+    """Writes checkpoints whole or not at all: a kill leaves the old one."""
+
+    def save_checkpoint(
+        self,
+        checkpoint: dict[str, Any],
+        path: str | Path,
+        storage_options: Any | None = None,
+    ) -> None:
+        with atomic_writer(Path(path)) as file:
+            torch.save(checkpoint, file)

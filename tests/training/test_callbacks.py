@@ -1,0 +1,92 @@
+"""Callbacks: averaged weights, and checkpoints that survive a kill."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+from pathlib import Path
+
+import pytest
+import torch
+
+from gsdm_pyg.training.callbacks import AtomicCheckpointIO
+from tests.helpers import files_of, train_here, write_config
+from tests.training.runs import checkpoint_of, watched
+
+
+@pytest.mark.slow
+def test_averaged_weights_follow_the_formula():
+    decay = 0.4
+    training = watched(6, optimizer={"ema": decay})
+    raw = training.weights
+    expected = raw[0]
+    for n in range(1, 6):
+        d = min(decay, (1 + n) / (10 + n))
+        expected = {
+            name: d * average + (1 - d) * raw[n][name]
+            for name, average in expected.items()
+        }
+    found = training.diffusion.state_dict()
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
+    difference = found["denoiser.output.weight"] - raw[5]["denoiser.output.weight"]
+    assert difference.abs().max() > 1e-4
+
+
+def die_while_saving(path: Path) -> None:
+    def write_half(checkpoint, file):
+        file.write(b"half of a checkpoint")
+        file.flush()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    torch.save = write_half
+    AtomicCheckpointIO().save_checkpoint({"step": 2}, path)
+
+
+@pytest.mark.slow
+def test_kill_while_checkpointing_leaves_the_previous_checkpoint(tmp_path):
+    path, writer = tmp_path / "checkpoints" / "last.ckpt", AtomicCheckpointIO()
+    writer.save_checkpoint({"step": 1}, path)
+    context = multiprocessing.get_context("fork")
+    process = context.Process(target=die_while_saving, args=(path,))
+    process.start()
+    process.join(timeout=60)
+    assert process.exitcode == -signal.SIGKILL
+    assert torch.load(path, weights_only=True) == {"step": 1}
+    writer.save_checkpoint({"step": 3}, path)
+    assert torch.load(path, weights_only=True) == {"step": 3}
+
+
+def test_failure_while_checkpointing_leaves_only_the_previous_one(
+    tmp_path, monkeypatch
+):
+    path, writer = tmp_path / "checkpoints" / "last.ckpt", AtomicCheckpointIO()
+    writer.save_checkpoint({"step": 1}, path)
+    before = files_of(tmp_path)
+
+    def write_half(checkpoint, file):
+        file.write(b"half of a checkpoint")
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(torch, "save", write_half)
+    with pytest.raises(OSError, match="No space left"):
+        writer.save_checkpoint({"step": 2}, path)
+    assert files_of(tmp_path) == before
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "limit", ["max_steps=3", "max_steps=7", "max_time=00:00:00:01"]
+)
+def test_run_that_ends_between_two_marks_writes_a_last_checkpoint(tmp_path, limit):
+    config = write_config(
+        tmp_path / "tiny.yaml",
+        trainer={"max_steps": None, "checkpoint_every": 1000},
+        evaluation={"every": None, "problems": []},
+    )
+    train_here(config, f"trainer.{limit}", "--run-dir", tmp_path / "run")
+    saved = checkpoint_of(tmp_path / "run")
+    if limit.startswith("max_steps"):
+        assert saved["global_step"] == int(limit[-1])
+    current, averaged = saved["current_model_state"], saved["state_dict"]
+    assert any(not torch.equal(current[name], averaged[name]) for name in current)
