@@ -47,12 +47,6 @@ class TwoNodes(Problem):
         x, noise = torch.randn(2, num, 2, generator=generator)
         return {"x": x, "y": x + 0.1 * noise}
 
-    def metrics(self, sample, truth):
-        return {"rmse": (sample["x"] - truth["x"]).square().mean().sqrt().item()}
-
-    def plot(self, sample, truth) -> Figure:
-        raise NotImplementedError
-
 
 class TwoNodesOneByOne(TwoNodes):
     """The same, drawn one instance at a time."""

@@ -8,21 +8,33 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from gsdm_pyg.checks import check_choice
+    from gsdm_pyg.choices import Observe
     from gsdm_pyg.data import ProblemBatches, to_data
     from gsdm_pyg.diffusion import GraphDiffusion
+    from gsdm_pyg.encoding import Arrays
     from gsdm_pyg.graphical_model import GraphicalModel
     from gsdm_pyg.model import GSDM
     from gsdm_pyg.nn import Denoiser, StructuredAttentionConv
-    from gsdm_pyg.problem import Problem, ProblemFamily
+    from gsdm_pyg.plotting import matrix_figure
+    from gsdm_pyg.problem import Problem, ProblemFamily, graph_of
+    from gsdm_pyg.seeding import keyed_generator
     from gsdm_pyg.settings import GraphOptions, ModelSettings, SamplerSettings
+    from gsdm_pyg.sizes import Size, Sizes
     from gsdm_pyg.variables import Categorical, Continuous, Role, Variable
 
 __version__ = "0.1.0"
 
 _PUBLIC = {  # module -> names, in the order of the data flow
+    "checks": ["check_choice"],
+    "choices": ["Observe"],
+    "seeding": ["keyed_generator"],
+    "sizes": ["Size", "Sizes"],
     "variables": ["Categorical", "Continuous", "Role", "Variable"],
+    "encoding": ["Arrays"],
     "graphical_model": ["GraphicalModel"],
-    "problem": ["Problem", "ProblemFamily"],
+    "plotting": ["matrix_figure"],
+    "problem": ["Problem", "ProblemFamily", "graph_of"],
     "data": ["ProblemBatches", "to_data"],
     "nn": ["Denoiser", "StructuredAttentionConv"],
     "diffusion": ["GraphDiffusion"],
@@ -32,13 +44,21 @@ _PUBLIC = {  # module -> names, in the order of the data flow
 _MODULE_OF = {name: module for module, names in _PUBLIC.items() for name in names}
 
 __all__ = [  # noqa: RUF022, the order of the data flow
+    "check_choice",
+    "Observe",
+    "keyed_generator",
+    "Size",
+    "Sizes",
     "Categorical",
     "Continuous",
     "Role",
     "Variable",
+    "Arrays",
     "GraphicalModel",
+    "matrix_figure",
     "Problem",
     "ProblemFamily",
+    "graph_of",
     "ProblemBatches",
     "to_data",
     "Denoiser",

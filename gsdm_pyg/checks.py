@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any, get_args
 
 
@@ -10,3 +11,13 @@ def check_choice(name: str, value: Any, choices: Any) -> None:
     if value not in get_args(choices):
         known = ", ".join(str(choice) for choice in get_args(choices))
         raise ValueError(f"{name} is one of {known} (got {value!r}).")
+
+
+def whole_number(value: Any) -> int | None:
+    """An integer of Python, NumPy or torch as an int; None if it is anything else."""
+    if isinstance(value, bool):
+        return None
+    try:
+        return operator.index(value)
+    except TypeError:
+        return None

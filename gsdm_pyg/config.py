@@ -30,7 +30,10 @@ _Loader.yaml_implicit_resolvers = {
 
 
 class ProblemConfig(Settings):
-    """A problem and its sizes: a number, or [low, high] to draw one per instance."""
+    """A problem and its sizes: a number, or [low, high] to draw one per instance.
+
+    A field of several sizes takes a list, or {length: [2, 5], each: [1, 10]}.
+    """
 
     model_config = ConfigDict(extra="allow")
     name: str

@@ -19,10 +19,24 @@ from gsdm_pyg.data import encode
 from gsdm_pyg.diffusion import GraphDiffusion
 from gsdm_pyg.encoding import Arrays
 from gsdm_pyg.files import atomic_writer
-from gsdm_pyg.posterior import MAX_NODES, sample_posterior
+from gsdm_pyg.posterior import (
+    MAX_NODES,
+    SamplingInterrupted,
+    sample_posterior,
+)
 from gsdm_pyg.problem import Problem
+from gsdm_pyg.returned import Method, check_scores
 from gsdm_pyg.seeding import keyed_generator
 from gsdm_pyg.settings import SamplerSettings
+from gsdm_pyg.simulate import simulate_one
+
+
+class EvaluationInterrupted(KeyboardInterrupt):
+    """Ctrl-C between batches: `result` has the instances that are finished."""
+
+    def __init__(self, result: Evaluation) -> None:
+        super().__init__()
+        self.result = result
 
 
 @dataclass(frozen=True)
@@ -43,7 +57,10 @@ class Evaluation:
 
     def save_pictures(self, count: int, folder: Path, tag: str) -> None:
         """Draw the first `count` answers as `folder`/bcmf-m8-n8-k4-<tag>-<i>.png."""
-        sizes = [f"{name}{size}" for name, size in self.problem.sizes().items()]
+        sizes = [
+            f"{name}{'-'.join(map(str, size)) if isinstance(size, tuple) else size}"
+            for name, size in self.problem.sizes().items()
+        ]
         stem = "-".join([type(self.problem).__name__.lower(), *sizes, tag])
         for i, figure in enumerate(self.figures(count)):
             with atomic_writer(folder / f"{stem}-{i}.png") as file:
@@ -72,13 +89,19 @@ def evaluate(
     diffusion.spec.graph(problem, settings.graph)  # raises if the problem does not fit
     truths, observed, generator = _draw(problem, num_instances, seed, settings.observe)
     instances = encode(problem, _stack(truths), _stack(observed), settings.graph)
-    drawn = sample_posterior(diffusion, instances, sampler, generator, max_nodes)
-    samples = [
-        {name: values[i] for name, values in drawn.items()}
-        for i in range(num_instances)
-    ]
+    interrupted = False
+    try:
+        drawn = sample_posterior(diffusion, instances, sampler, generator, max_nodes)
+    except SamplingInterrupted as partial:
+        drawn, interrupted = partial.samples, True
+    num = len(next(iter(drawn.values())))
+    samples = [{name: values[i] for name, values in drawn.items()} for i in range(num)]
+    truths, observed = truths[:num], observed[:num]
     metrics = _score(problem, samples, truths, observed)
-    return Evaluation(problem, metrics, samples, truths, observed)
+    result = Evaluation(problem, metrics, samples, truths, observed)
+    if interrupted:
+        raise EvaluationInterrupted(result)
+    return result
 
 
 def prior_metrics(
@@ -89,7 +112,7 @@ def prior_metrics(
 ) -> dict[str, float]:
     """Metrics of answers that ignore what is given, on the instances of `evaluate`."""
     truths, observed, generator = _draw(problem, num_instances, seed, observe)
-    samples = [problem.sample(generator) for _ in truths]
+    samples = [simulate_one(problem, generator) for _ in truths]
     return _score(problem, samples, truths, observed)
 
 
@@ -111,7 +134,7 @@ def _draw(
     if num_instances < 1:
         raise ValueError(f"num_instances must be at least 1 (got {num_instances}).")
     generator = keyed_generator("evaluation", seed)
-    truths = [problem.sample(generator) for _ in range(num_instances)]
+    truths = [simulate_one(problem, generator) for _ in range(num_instances)]
     observed = [problem.observe(generator, observe) for _ in truths]
     return truths, observed, generator
 
@@ -132,7 +155,8 @@ def _score(
 ) -> dict[str, float]:
     """The problem's summary of its metrics."""
     answers = zip(samples, truths, observed, strict=True)
-    return problem.summary([_with_observed(problem.metrics, *a) for a in answers])
+    scores = [_with_observed(problem.metrics, *answer) for answer in answers]
+    return problem.summary(check_scores(Method("metrics", problem), scores))
 
 
 def _with_observed(

@@ -29,7 +29,9 @@ from gsdm_pyg.variables import (
     Domain,
     Role,
     Variable,
+    check_domain,
     check_positions,
+    check_shape,
     column_blocks,
 )
 
@@ -58,9 +60,9 @@ class GraphicalModel:
     def add_variable(
         self,
         name: str,
-        shape: Sequence[int],
+        shape: Sequence[int] | int,
         domain: Domain = Continuous(),
-        role: Role = Role.LATENT,
+        role: Role | str = Role.LATENT,
         positions: Sequence[Tensor] = (),
     ) -> Tensor:
         """Add an array of nodes and return their ids, shaped like the variable.
@@ -69,22 +71,24 @@ class GraphicalModel:
             name: The key of the variable in samples and in `given`.
             shape: Its shape; () for a single number.
             domain: `Continuous(low, high)` or `Categorical(num_classes)`.
-            role: Observed, latent, or an intermediate result.
+            role: Observed, latent, or an intermediate result; by its name, too.
             positions: Integers that broadcast to the shape, one tensor per coordinate.
                 Nodes that agree in all coordinates are exchangeable: exchangeable
                 embeddings do not distinguish them. By default all do.
         """
-        shape = tuple(int(size) for size in shape)
-        if not name:
-            raise ValueError("A variable needs a name that is not empty (got '').")
+        if not (isinstance(name, str) and name):
+            raise ValueError(
+                f"A variable needs a name that is not empty (got {name!r})."
+            )
         if name in self.variables:
             raise ValueError(
                 f"Variable names are unique: choose another (got {name!r})."
             )
-        if any(size < 1 for size in shape):
-            raise ValueError(
-                f"Every size of variable {name!r} must be at least 1 (got {shape})."
-            )
+        shape, domain, role = (
+            check_shape(name, shape),
+            check_domain(name, domain),
+            Role(role),
+        )
         positions = check_positions(name, shape, positions)
         variable = Variable(name, shape, domain, role, self.num_nodes, positions)
         self.variables[name] = variable
@@ -131,7 +135,7 @@ class GraphicalModel:
         return torch.cat([torch.empty(2, 0, dtype=torch.long), *self._edges], dim=1)
 
     def factor_pairs(self) -> Tensor:
-        """Ordered pairs [2, P] of different nodes that share a factor."""
+        """Ordered pairs [2, M] of different nodes that share a factor."""
         pairs = [torch.empty(2, 0, dtype=torch.long)]
         for clique in self._cliques:
             first, second = torch.broadcast_tensors(clique[:, :, None], clique[:, None])
@@ -140,7 +144,7 @@ class GraphicalModel:
         return joined[:, joined[0] != joined[1]]
 
     def _members(self) -> Tensor:
-        """The relation (factor, node) [2, P]; factors are numbered from 0."""
+        """The relation (factor, node) [2, M]; factors are numbered from 0."""
         members, first = [torch.empty(2, 0, dtype=torch.long)], 0
         for clique in self._cliques:
             factor = torch.arange(first, first + len(clique))

@@ -8,26 +8,33 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Self
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from gsdm_pyg import model_folder
 from gsdm_pyg.checks import check_choice
 from gsdm_pyg.choices import Backend
-from gsdm_pyg.data import check_given, encode
+from gsdm_pyg.data import check_given, encode, with_simulations
 from gsdm_pyg.diffusion import GraphDiffusion
 from gsdm_pyg.evaluation import Evaluation, evaluate
 from gsdm_pyg.graphical_model import GraphicalModel
-from gsdm_pyg.posterior import MAX_NODES, sample_posterior
-from gsdm_pyg.problem import Problem, ProblemFamily
+from gsdm_pyg.posterior import (
+    MAX_NODES,
+    SamplingInterrupted,
+    sample_posterior,
+)
+from gsdm_pyg.problem import Problem, ProblemFamily, check_source_argument
 from gsdm_pyg.problem_spec import ProblemSpec
+from gsdm_pyg.seeding import as_generator
 from gsdm_pyg.settings import (
     EvaluationSettings,
+    GraphOptions,
     ModelSettings,
     SamplerSettings,
     TrainingSettings,
 )
-from gsdm_pyg.variables import Role
+from gsdm_pyg.unseen import unseen
 
 logger = logging.getLogger("gsdm_pyg")
 
@@ -55,7 +62,7 @@ class GSDM(nn.Module):
         self.diffusion = GraphDiffusion(spec, settings, backend)
         self.sampler = sampler.within(settings.num_timesteps)
         self.source: Problem | ProblemFamily | None = None  # what to train on
-        self._warned = False
+        self._warned: set[str] = set()  # kinds of warnings given
 
     @property
     def spec(self) -> ProblemSpec:
@@ -70,6 +77,7 @@ class GSDM(nn.Module):
         cls,
         source: Problem | ProblemFamily,
         *,
+        simulations: Mapping[str, Any] | None = None,
         backend: Backend = "auto",
         **settings: Any,
     ) -> Self:
@@ -77,10 +85,14 @@ class GSDM(nn.Module):
 
         Args:
             source: The problem; means and standard deviations come from 256 draws.
+            simulations: Instances to take them from, and to train on, instead: an array
+                [num, *shape] per variable.
             backend: How attention is computed, see `StructuredAttentionConv`.
             settings: Such as `width=64` or `layers=12`: see `ModelSettings`.
         """
-        chosen = ModelSettings.parse(settings, also=("backend",))
+        chosen = ModelSettings.parse(settings, also=("simulations", "backend"))
+        if simulations is not None:
+            source = _simulated(source, simulations)
         model = cls(ProblemSpec.of(source, chosen.graph), chosen, backend=backend)
         model.source = source
         return model
@@ -89,35 +101,46 @@ class GSDM(nn.Module):
         self,
         source: Problem | ProblemFamily | None = None,
         *,
+        simulations: Mapping[str, Any] | None = None,
         run_dir: str | Path | None = None,
         **settings: Any,
     ) -> Self:
         """Train with Lightning; afterwards the model has the averaged (EMA) weights.
 
+        Ctrl-C ends training after the current step and returns.
+
         Args:
             source: The problem to train on; the one of `from_problem` by default.
-            run_dir: Where to write logs, checkpoints and pictures; nowhere by default.
+            simulations: Instances to train on instead of those that the problem draws:
+                an array [num, *shape] per variable.
+            run_dir: A new or empty folder for logs, checkpoints and pictures; nothing
+                is written by default.
             settings: Any setting of a config's sections data, optimizer and trainer by
                 name, such as `max_time="00:00:10:00"`, `batch_size=16` or `lr=1e-3`;
                 a section as a dictionary, such as `evaluation={"steps": 100}` or
                 `optimizer={"name": "adamw"}`; and `seed`.
         """
         # Lightning takes a second to import, which samplers need not wait for.
-        from gsdm_pyg.training import Training, train
+        from gsdm_pyg.training import Training, fit
 
         source = source or self.source
         if source is None:
             raise ValueError("Pass fit() the problem to train on (got None).")
+        check_source_argument(source)
         self.check_problem(source.smallest())
         self.check_problem(source.largest())
+        if simulations is not None:
+            source = _simulated(source, simulations)
+            _check_scale(self.spec, source)
         evaluation = settings.get("evaluation", {})
         if isinstance(evaluation, EvaluationSettings):
             evaluation = evaluation.model_dump(exclude_unset=True)
         if isinstance(evaluation, Mapping):
             settings["evaluation"] = {**self.sampler.model_dump(), **evaluation}
-        chosen = TrainingSettings.from_keywords(settings, also=("source", "run_dir"))
+        also = ("source", "simulations", "run_dir")
+        chosen = TrainingSettings.from_keywords(settings, also)
         training = Training(self.diffusion, source, chosen)
-        train(training, run_dir=Path(run_dir) if run_dir else None)
+        fit(training, Path(run_dir) if run_dir else None)
         self.sampler = training.sampler
         return self.eval()
 
@@ -127,36 +150,62 @@ class GSDM(nn.Module):
         given: Mapping[str, Any] | None = None,
         num_samples: int = 1,
         *,
-        generator: torch.Generator | None = None,
+        generator: torch.Generator | int | None = None,
         max_nodes: int = MAX_NODES,
         **sampler: Any,
     ) -> dict[str, Tensor]:
         """Draw all variables given some: an array [num_samples, *shape] per variable.
 
+        Where `given` holds B instances, arrays [B, *shape], the results are
+        [B, num_samples, *shape].
+
         Args:
             problem: The problem to solve, of any size.
             given: Arrays by name, whole or with NaN for missing entries; nothing given
                 means an unconditional sample.
-            num_samples: How many samples to draw.
-            generator: Source of randomness.
+            num_samples: How many samples to draw, of each instance.
+            generator: Source of randomness, or a seed.
             max_nodes: Draw in batches of at most this many nodes, to bound memory.
             sampler: Such as `steps=50`, `solver="dpm++"` or `restarts=8`: see
                 `SamplerSettings`. Those left out are the model's own.
         """
-        if num_samples < 1:
-            raise ValueError(f"num_samples must be at least 1 (got {num_samples}).")
+        _check_count("num_samples", num_samples)
+        random = as_generator(generator)
         also = ("given", "num_samples", "generator", "max_nodes")
         chosen = self._sampler(sampler, also)
         graph, options = self.check_problem(problem), self.settings.graph
-        values, known = check_given(graph, given or {}, options)
-        self._warn_if_unseen(problem, known)
-        instances = encode(
-            problem,
-            _repeat(values, num_samples),
-            _repeat(known, num_samples),
-            options,
-        )
-        return sample_posterior(self.diffusion, instances, chosen, generator, max_nodes)
+        values, known = check_given(graph, {} if given is None else given, options)
+        problem.check_given(values, known)
+        warnings = unseen(self.spec, self.settings, problem, values, known)
+        for kind, message in warnings.items():
+            if kind not in self._warned or kind.startswith("value"):
+                self._warned.add(kind)
+                logger.warning(message)
+        name, variable = next(iter(graph.variables.items()))
+        several = known[name].dim() > len(variable.shape)  # instances, [B, *shape]
+
+        def repeat(arrays: dict[str, Tensor]) -> dict[str, Tensor]:
+            """Each instance `num_samples` times, [B * num_samples, *shape]."""
+            batches = {n: a if several else a[None] for n, a in arrays.items()}
+            return {n: a.repeat_interleave(num_samples, 0) for n, a in batches.items()}
+
+        instances = encode(problem, repeat(values), repeat(known), options)
+
+        def by_instance(samples: dict[str, Tensor]) -> dict[str, Tensor]:
+            """[B, num_samples, *shape], of the instances that are complete."""
+            num = len(samples[name]) // num_samples * num_samples
+            shape = (-1, num_samples)
+            return {n: a[:num].unflatten(0, shape) for n, a in samples.items()}
+
+        try:
+            drawn = sample_posterior(
+                self.diffusion, instances, chosen, random, max_nodes
+            )
+        except SamplingInterrupted as partial:
+            if several:
+                partial.samples = by_instance(partial.samples)
+            raise
+        return by_instance(drawn) if several else drawn
 
     def evaluate(
         self,
@@ -176,6 +225,7 @@ class GSDM(nn.Module):
             max_nodes: Bound on the nodes of one batch.
             sampler: As for `sample`.
         """
+        _check_count("num_instances", num_instances)
         also = ("num_instances", "seed", "max_nodes")
         chosen = self._sampler(sampler, also)
         return evaluate(self.diffusion, problem, num_instances, chosen, seed, max_nodes)
@@ -205,7 +255,7 @@ class GSDM(nn.Module):
         cls,
         folder: str | Path,
         *,
-        map_location: str = "cpu",
+        map_location: str | torch.device = "cpu",
         backend: Backend = "auto",
         revision: str | None = None,
         token: str | None = None,
@@ -220,15 +270,16 @@ class GSDM(nn.Module):
             token: For private models of the Hub.
         """
         check_choice("backend", backend, Backend)
+        device = _check_device(map_location)
         path = model_folder.find(folder, revision, token)
         spec, settings, sampler = model_folder.load_config(path)
-        weights = model_folder.load_weights(path, map_location)
+        weights = model_folder.load_weights(path)
         try:
             model = cls(spec, settings, sampler, backend)
             model.diffusion.load_state_dict(weights)
         except (RuntimeError, ValueError) as error:
             raise model_folder.damaged(path, error) from error
-        return model.to(map_location).eval()
+        return model.to(device).eval()
 
     def push_to_hub(self, repo_id: str, private: bool | None = None) -> str:
         """Upload the model to the Hugging Face Hub as `owner/name`."""
@@ -243,25 +294,51 @@ class GSDM(nn.Module):
         sampler = self.sampler.updated(changes, also)
         return sampler.within(self.settings.num_timesteps)
 
-    def _warn_if_unseen(self, problem: Problem, known: dict[str, Tensor]) -> None:
-        """Warn once where `given` follows a pattern that training never showed."""
-        own_pattern = type(problem).observe is not Problem.observe
-        if self.settings.observe != "roles" or own_pattern or self._warned:
-            return
-        trained = {v.name for v in self.spec.variables if v.role is Role.OBSERVED}
-        as_trained = all(
-            bool(mask.all()) if name in trained else not mask.any()
-            for name, mask in known.items()
+
+def _simulated(
+    source: Problem | ProblemFamily, simulations: Mapping[str, Any]
+) -> Problem:
+    """The problem with simulations in place of its sampler."""
+    check_source_argument(source)
+    if source.smallest() != source.largest():
+        raise ValueError(
+            "simulations have one size: pass the problem of that size "
+            f"(got a family from {source.smallest()} to {source.largest()})."
         )
-        if not as_trained:
-            self._warned = True
-            logger.warning(
-                "Training conditioned on %s whole and on nothing else: samples given "
-                'another pattern may be poor. Train with observe="mixed" for those '
-                "(model.observe=mixed in a config).",
-                " and ".join(sorted(trained)) or "no variable",
+    return with_simulations(source.largest(), simulations)
+
+
+def _check_scale(spec: ProblemSpec, source: Problem) -> None:
+    """Reject simulations on another scale than the one that the model was made for."""
+    found = ProblemSpec.of(source, GraphOptions())
+    scales = {variable.name: variable for variable in found.variables}
+    for known in spec.variables:
+        own = scales[known.name]
+        ratio, shift = own.scale / known.scale, (own.loc - known.loc) / known.scale
+        if known.num_classes is None and not (0.1 < ratio < 10 and abs(shift) < 10):
+            raise ValueError(
+                f"simulations[{known.name!r}] are on another scale than the model's, "
+                f"mean {known.loc:.3g} and standard deviation {known.scale:.3g}: make "
+                "the model by GSDM.from_problem(problem, simulations=...) "
+                f"(got {own.loc:.3g} and {own.scale:.3g})."
             )
 
 
-def _repeat(arrays: Mapping[str, Tensor], num: int) -> dict[str, Tensor]:
-    return {name: array.expand(num, *array.shape) for name, array in arrays.items()}
+def _check_count(name: str, value: Any) -> None:
+    """Refuse anything except an integer of at least 1."""
+    is_int = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not is_int or value < 1:
+        raise ValueError(f"{name} must be an integer of at least 1 (got {value!r}).")
+
+
+def _check_device(name: str | torch.device) -> torch.device:
+    """A device that tensors can be moved to."""
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError, TypeError) as error:
+        raise ValueError(
+            f"map_location must be a device of this machine, such as 'cpu' "
+            f"(got {name!r}: {str(error).splitlines()[0]})."
+        ) from error
+    return device

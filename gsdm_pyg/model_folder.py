@@ -53,6 +53,12 @@ def save_model_folder(
     details: str = "",
 ) -> None:
     """Write a model folder; a failure leaves an older one as it was."""
+    for name, tensor in weights.items():
+        if not tensor.isfinite().all():
+            raise ValueError(
+                "Weights that are not finite are not saved: train again with a lower "
+                f"learning rate (got {name})."
+            )
     config = {
         "format_version": FORMAT_VERSION,
         "problem": spec.model_dump(mode="json"),
@@ -131,12 +137,16 @@ def load_config(
         raise damaged(folder, error) from error
 
 
-def load_weights(folder: Path, device: str) -> dict[str, Tensor]:
+def load_weights(folder: Path) -> dict[str, Tensor]:
     """The tensors of a model folder by name."""
     try:
-        return load_file(folder / WEIGHTS, device=device)
+        weights = load_file(folder / WEIGHTS, device="cpu")
     except SafetensorError as error:
         raise damaged(folder, error) from error
+    for name, tensor in weights.items():
+        if not tensor.isfinite().all():
+            raise damaged(folder, ValueError(f"{name} is not finite"))
+    return weights
 
 
 def damaged(folder: Path, error: Exception) -> ValueError:

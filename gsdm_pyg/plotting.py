@@ -35,6 +35,39 @@ def matrix_figure(matrices: Mapping[str, Tensor]) -> Figure:
     return figure
 
 
+def comparison_figure(pairs: Mapping[str, tuple[Tensor, Tensor]]) -> Figure:
+    """Two arrays per name, the truth and a sample, as matrices on one color scale.
+
+    An array of more than two dimensions is shown as a matrix with its first one as
+    rows.
+    """
+    matrices = {
+        name: [_as_matrix(array.detach().cpu()) for array in pair]
+        for name, pair in pairs.items()
+    }
+    heights = [min(max(0.35 * len(m[0]), 0.5), 4.0) for m in matrices.values()]
+    figure = Figure(
+        figsize=(8, sum(heights) + 0.6 * len(heights)), layout="constrained"
+    )
+    axes = figure.subplots(len(matrices), 2, height_ratios=heights, squeeze=False)
+    for row, (name, pair) in zip(axes, matrices.items(), strict=True):
+        both = torch.stack(pair).double()
+        low, high = float(both.min()), float(both.max())
+        if low == high:  # a colorbar would widen the scale of one of the two alone
+            low, high = low - 0.5, high + 0.5
+        for ax, title, matrix in zip(row, ("truth", "sample"), both, strict=True):
+            image = ax.imshow(matrix, vmin=low, vmax=high, aspect="auto")
+            ax.set(title=f"{name}, {title}", xticks=[], yticks=[])
+        figure.colorbar(image, ax=row.tolist())
+    return figure
+
+
+def _as_matrix(array: Tensor) -> Tensor:
+    if array.dim() < 2:
+        return array.reshape(1, -1)
+    return array.reshape(len(array), -1)
+
+
 def mask_figure(graph: GraphicalModel, edges: Edges = "structured") -> Figure:
     """The attention mask: cell (i, j) is white iff node i attends to node j.
 

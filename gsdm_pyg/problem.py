@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+import inspect
+from abc import ABCMeta, abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import lru_cache
-from typing import Any, ClassVar, Self, dataclass_transform
+from typing import Any, ClassVar, Literal, Self, dataclass_transform
 
 import torch
 from matplotlib.figure import Figure
@@ -16,89 +17,160 @@ from gsdm_pyg.checks import check_choice
 from gsdm_pyg.choices import Observe
 from gsdm_pyg.encoding import Arrays
 from gsdm_pyg.graphical_model import GraphicalModel
+from gsdm_pyg.one_or_many import complete
+from gsdm_pyg.plotting import comparison_figure
+from gsdm_pyg.returned import Method, check_scores
 from gsdm_pyg.settings import GraphOptions
+from gsdm_pyg.sizes import (
+    Kind,
+    check_range,
+    check_size,
+    draw_range,
+    is_range,
+    range_end,
+    read_draw,
+    size_fields,
+)
 from gsdm_pyg.variables import Role
 
 
+class _ProblemType(ABCMeta):
+    """Refuses `@dataclass` on a problem, which `Problem` has made one already."""
+
+    def __setattr__(cls, name: str, value: Any) -> None:
+        if name == "__dataclass_params__" and name in vars(cls):
+            raise TypeError(
+                f"{cls.__name__} is a frozen dataclass already, as every Problem is: "
+                "remove the decorator (got @dataclass)."
+            )
+        super().__setattr__(name, value)
+
+
 @dataclass_transform(frozen_default=True)
-class Problem(ABC):
+class Problem(metaclass=_ProblemType):
     """One problem at one size. Subclasses declare sizes as fields, as a dataclass does.
+
+    A field that is annotated by `Size` is a whole number of at least 1, one by `Sizes`
+    a tuple of those. Other fields may hold anything that can be hashed.
 
     Example::
 
         class Sum(Problem):
-            n: int
+            n: Size
+            noise: float = 0.0
 
             def graphical_model(self): ...
             def sample(self, generator): ...  # or sample_batch(self, num, generator)
-            def metrics(self, sample, truth): ...
-            def plot(self, sample, truth): ...
     """
 
     registry: ClassVar[dict[str, type[Problem]]] = {}
     reference: ClassVar[str | None] = None  # path/to/file.py:ClassName, if loaded so
     partial: ClassVar[Sequence[str]] = ()  # metrics that only some instances have
+    size_kinds: ClassVar[Mapping[str, Kind]] = {}  # fields that are Size or Sizes
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        _complete(cls, "sample", "sample_batch")
-        _complete(cls, "observe", "observe_batch")
+        if "__init__" in vars(cls):
+            raise TypeError(
+                f"{cls.__name__} gets its __init__ from its fields: declare them, such "
+                "as `n: Size`, and check or convert them in __post_init__, after "
+                "super().__post_init__() (got an __init__ of its own)."
+            )
+        _check_arguments(cls, "sample", "generator=None")
+        _check_arguments(cls, "sample_batch", "num", "generator=None")
+        complete(cls, "sample", "sample_batch")
+        complete(cls, "observe", "observe_batch")
         dataclass(frozen=True)(cls)
+        cls.size_kinds = {**cls.size_kinds, **size_fields(cls)}
         cls.reference = None
         Problem.registry[cls.__name__] = cls
 
     def __post_init__(self) -> None:
         for field in fields(self):  # type: ignore[arg-type]
-            value = getattr(self, field.name)
-            is_count = isinstance(value, int) and not isinstance(value, bool)
-            if field.type in ("int", int) and not (is_count and value >= 1):
-                raise ValueError(
-                    f"{type(self).__name__}.{field.name} is a size: give a whole "
-                    f"number of at least 1 (got {value!r})."
-                )
+            value, kind = getattr(self, field.name), self.size_kinds.get(field.name)
+            if kind and not (value is None and field.default is None):
+                size = check_size(f"{type(self).__name__}.{field.name}", kind, value)
+                object.__setattr__(self, field.name, size)
 
     @abstractmethod
     def graphical_model(self) -> GraphicalModel:
         """The graph of this problem at this size."""
 
-    @abstractmethod
     def sample(self, generator: torch.Generator | None = None) -> dict[str, Tensor]:
         """Draw every variable from the joint distribution, by name.
 
-        A class defines this or `sample_batch`, and the other one follows from it.
+        A class defines this or `sample_batch`, and the other one follows from it. With
+        simulations that exist already it needs neither.
         """
+        raise TypeError(
+            f"{type(self).__name__} cannot draw instances: define sample(generator) or "
+            "sample_batch(num, generator), or pass simulations (got neither)."
+        )
 
-    @abstractmethod
     def sample_batch(
         self, num: int, generator: torch.Generator | None = None
     ) -> dict[str, Tensor]:
         """Draw `num` instances at once: an array [num, *shape] per variable."""
+        return self.sample(generator)  # which says what is missing
 
-    @abstractmethod
-    def metrics(self, sample: Arrays, truth: Arrays) -> dict[str, float]:
+    def metrics(
+        self, sample: Arrays, truth: Arrays, observed: Arrays | None = None
+    ) -> dict[str, float]:
         """Score one sample of all variables; `truth` is what `given` came from.
 
-        Like `plot` it may have a third argument `observed`: a boolean array per
-        variable that tells which entries were given.
-        """
+        By default the error of each latent variable, over the entries that were not
+        observed and NaN if there are none: `rmse_x` of a continuous variable x, and
+        `wrong_z`, the share of wrong classes, of a discrete variable z. A method of
+        one's own may leave out `observed`, as may `plot`.
 
-    @abstractmethod
+        Args:
+            sample: An array per variable.
+            truth: Likewise, with the values that the given ones are part of.
+            observed: A boolean array per variable: which entries were given.
+        """
+        scores = {}
+        for name, variable in graph_of(self).variables.items():
+            if variable.role is not Role.LATENT or name not in sample:
+                continue
+            answer, true = (
+                torch.as_tensor(values[name]).double() for values in (sample, truth)
+            )
+            if observed is not None:
+                answer, true = answer[~observed[name]], true[~observed[name]]
+            if variable.domain.num_classes:
+                scores[f"wrong_{name}"] = (answer != true).double().mean().item()
+            else:
+                error = (answer - true).square().mean().sqrt()
+                scores[f"rmse_{name}"] = error.item()
+        return scores
+
     def plot(self, sample: Arrays, truth: Arrays) -> Figure:
-        """A picture of one sample beside the truth."""
+        """A picture of one sample beside the truth; by default all values as colors."""
+        names = [name for name in graph_of(self).variables if name in sample]
+        return comparison_figure({name: (truth[name], sample[name]) for name in names})
+
+    def check_given(self, values: Arrays, known: Arrays) -> None:
+        """Raise a ValueError if given values contradict each other; by default never.
+
+        Args:
+            values: An array [*lead, *shape] per variable of which something is given.
+            known: A boolean array per variable: which entries are given.
+        """
 
     def summary(self, scores: Sequence[Mapping[str, float]]) -> dict[str, float]:
         """Metrics of many instances as one of each: their means.
 
-        A metric named in `partial` is the mean over the instances that have it, those
-        where it is not NaN.
+        A metric named in `partial`, or a default one, is the mean over the instances
+        that have it, those where it is not NaN.
         """
+        scores = check_scores(Method("metrics", self), scores)
+        variables = graph_of(self).variables
+        default = {f"{kind}_{name}" for kind in ("rmse", "wrong") for name in variables}
         means = {}
         for name in scores[0]:
-            values = torch.tensor(
-                [float(score[name]) for score in scores], dtype=torch.double
-            )
-            mean = values.nanmean() if name in self.partial else values.mean()
-            means[name] = mean.item()
+            values = torch.tensor([score[name] for score in scores], dtype=torch.double)
+            partial = name in self.partial or name in default
+            means[name] = (values.nanmean() if partial else values.mean()).item()
         return means
 
     def observe(
@@ -112,7 +184,8 @@ class Problem(ABC):
                 in half of the draws; in the others each variable is, with equal
                 chance, hidden, given whole, or given at random entries.
         """
-        return _first(Problem.observe_batch(self, 1, generator, mode))
+        batch = Problem.observe_batch(self, 1, generator, mode)
+        return {name: mask[0] for name, mask in batch.items()}
 
     def observe_batch(
         self,
@@ -138,8 +211,12 @@ class Problem(ABC):
         return masks
 
     @classmethod
-    def family(cls, **sizes: int | tuple[int, int]) -> ProblemFamily:
-        """Problems whose sizes are fixed (a number) or drawn from `(low, high)`."""
+    def family(cls, **sizes: Any) -> ProblemFamily:
+        """Problems whose sizes are fixed (a number) or drawn from `(low, high)`.
+
+        A field that holds `Sizes` takes a list, the same for all instances, or
+        `{"length": (2, 5), "each": (1, 10)}`: how many sizes, and how large each is.
+        """
         return ProblemFamily(cls, sizes)
 
     def draw(self, generator: torch.Generator | None = None) -> Self:
@@ -158,12 +235,18 @@ class Problem(ABC):
     def largest(self) -> Self:
         return self
 
+    def __str__(self) -> str:
+        """A short name such as BCMF(m=8, n=8, k=4)."""
+        sizes = ", ".join(f"{name}={size!r}" for name, size in self.sizes().items())
+        return f"{type(self).__name__}({sizes})"
+
     def sizes(self) -> dict[str, Any]:
-        """The fields of this problem that differ from their defaults, by name."""
+        """The sizes of this problem, and its other fields that are not at default."""
         return {
             field.name: getattr(self, field.name)
             for field in fields(self)  # type: ignore[arg-type]
-            if getattr(self, field.name) != field.default
+            if field.name in self.size_kinds
+            or getattr(self, field.name) != field.default
         }
 
 
@@ -176,22 +259,19 @@ class ProblemFamily:
 
     def __post_init__(self) -> None:
         names = [field.name for field in fields(self.problem)]  # type: ignore[arg-type]
+        ranges = {}
         for name, size in self.ranges.items():
             if name not in names:
                 raise ValueError(
                     f"{self.problem.__name__} takes {', '.join(names)} (got {name!r})."
                 )
-            if _is_range(size) and not (
-                len(size) == 2
-                and all(isinstance(end, int) for end in size)
-                and size[0] <= size[1]
-            ):
-                raise ValueError(
-                    f"The range of {name} is [low, high] with whole numbers and "
-                    f"low <= high (got {list(size)})."
-                )
+            ranges[name] = check_range(name, self._kind(name), size)
+        object.__setattr__(self, "ranges", ranges)
         self.smallest()
         self.largest()
+
+    def _kind(self, name: str) -> Kind | None:
+        return self.problem.size_kinds.get(name)
 
     def draw(self, generator: torch.Generator | None = None) -> Problem:
         """A problem with each ranged size uniform on low..high, both included."""
@@ -201,17 +281,22 @@ class ProblemFamily:
         self, num: int, generator: torch.Generator | None = None
     ) -> tuple[list[Problem], Tensor]:
         """`num` draws: the distinct problems, and which one each draw is, [num]."""
-        ranged = {name: size for name, size in self.ranges.items() if _is_range(size)}
+        ranged = {n: s for n, s in self.ranges.items() if is_range(self._kind(n), s)}
         drawn = [
-            torch.randint(low, high + 1, (num,), generator=generator)
-            for low, high in ranged.values()
+            draw_range(self._kind(name), size, num, generator)
+            for name, size in ranged.items()
         ]
         if not drawn:
             return [self.largest()], torch.zeros(num, dtype=torch.long)
-        sizes, which = torch.stack(drawn, 1).unique(dim=0, return_inverse=True)
+        rows, which = torch.cat(drawn, 1).unique(dim=0, return_inverse=True)
+        columns = rows.split([draw.size(1) for draw in drawn], 1)
+        sizes = {
+            name: [read_draw(self._kind(name), row) for row in column.tolist()]
+            for name, column in zip(ranged, columns, strict=True)
+        }
         problems = [
             self.problem(**{**self.ranges, **dict(zip(ranged, row, strict=True))})
-            for row in sizes.tolist()
+            for row in zip(*sizes.values(), strict=True)
         ]
         return problems, which
 
@@ -223,12 +308,9 @@ class ProblemFamily:
         """The problem with every size at its upper end."""
         return self._at(1)
 
-    def _at(self, end: int) -> Problem:
+    def _at(self, end: Literal[0, 1]) -> Problem:
         return self.problem(
-            **{
-                n: size[end] if _is_range(size) else size
-                for n, size in self.ranges.items()
-            }
+            **{n: range_end(self._kind(n), s, end) for n, s in self.ranges.items()}
         )
 
 
@@ -236,6 +318,7 @@ def graph_of(
     problem: Problem, options: GraphOptions = GraphOptions()
 ) -> GraphicalModel:
     """The graphical model that a model sees of a problem, built once per size."""
+    check_problem_argument(problem)
     return _graph(problem, options.intermediates == "drop")
 
 
@@ -246,38 +329,55 @@ def _graph(problem: Problem, without_intermediates: bool) -> GraphicalModel:
     return problem.graphical_model()
 
 
-def _is_range(size: Any) -> bool:
-    return isinstance(size, list | tuple)
+def check_problem_argument(value: Any) -> Problem:
+    """A problem of one size; anything else gets an error that says what to pass."""
+    if isinstance(value, ProblemFamily):
+        name = value.problem.__name__
+        raise TypeError(
+            f"Here a problem of one size is due: pass {_call(value.problem)}, or the "
+            f"family's largest() (got a family of {name})."
+        )
+    return _check_source(value, "a problem of one size")
 
 
-def _complete(cls: type, one: str, many: str) -> None:
-    """Where a class defines only one of two methods, derive the other from it."""
-    for_one, for_many = vars(cls).get(one), vars(cls).get(many)
-    if for_one is None and for_many is not None:
-        setattr(cls, one, _for_one(for_many))
-    elif for_many is None and for_one is not None:
-        setattr(cls, many, _for_many(for_one))
+def check_source_argument(value: Any) -> Problem | ProblemFamily:
+    """A problem or a family; anything else gets an error that says what to pass."""
+    if isinstance(value, ProblemFamily):
+        return value
+    return _check_source(value, "a problem or a family of sizes")
 
 
-def _for_one(for_many: Callable[..., dict[str, Tensor]]) -> Callable:
-    def for_one(self: Problem, *arguments: Any, **named: Any) -> dict[str, Tensor]:
-        return _first(for_many(self, 1, *arguments, **named))
-
-    return for_one
-
-
-def _for_many(for_one: Callable[..., dict[str, Tensor]]) -> Callable:
-    def for_many(
-        self: Problem, num: int, *arguments: Any, **named: Any
-    ) -> dict[str, Tensor]:
-        instances = [for_one(self, *arguments, **named) for _ in range(num)]
-        return {
-            name: torch.stack([torch.as_tensor(values[name]) for values in instances])
-            for name in instances[0]
-        }
-
-    return for_many
+def _check_source(value: Any, due: str) -> Problem:
+    if isinstance(value, Problem):
+        return value
+    if isinstance(value, type) and issubclass(value, Problem):
+        raise TypeError(
+            f"Here {due} is due: call the class with its sizes, {_call(value)} "
+            f"(got the class {value.__name__})."
+        )
+    raise TypeError(
+        f"Here {due} is due, such as BCMF(m=8, n=8, k=4) from the package `problems` "
+        f"or one of a subclass of Problem (got {value!r:.100})."
+    )
 
 
-def _first(batch: Arrays) -> dict[str, Tensor]:
-    return {name: values[0] for name, values in batch.items()}
+def _call(problem: type[Problem]) -> str:
+    """How to make a problem of a class: BCMF(m=..., n=...)."""
+    names = ", ".join(f"{name}=..." for name in problem.size_kinds)
+    return f"{problem.__name__}({names})"
+
+
+def _check_arguments(cls: type, name: str, *arguments: str) -> None:
+    """Refuse a method that cannot be called with these arguments by position."""
+    method = vars(cls).get(name)
+    if not inspect.isfunction(method):
+        return
+    signature = inspect.signature(method)
+    try:
+        signature.bind(None, *arguments)
+    except TypeError:
+        raise TypeError(
+            f"{name}() of {cls.__name__} draws from a generator: write "
+            f"`def {name}(self, {', '.join(arguments)})` and pass the generator to "
+            f"torch, as in torch.randn(n, generator=generator) (got {name}{signature})."
+        ) from None

@@ -8,13 +8,21 @@ import torch
 from pydantic import Field, FiniteFloat
 
 from gsdm_pyg.graphical_model import GraphicalModel
-from gsdm_pyg.problem import Problem, ProblemFamily, graph_of
+from gsdm_pyg.problem import (
+    Problem,
+    ProblemFamily,
+    check_source_argument,
+    graph_of,
+)
 from gsdm_pyg.seeding import keyed_generator
 from gsdm_pyg.settings import GraphOptions
 from gsdm_pyg.settings_base import Settings
+from gsdm_pyg.simulate import simulate
+from gsdm_pyg.sizes import plain
 from gsdm_pyg.variables import Role
 
 _DRAWS = 256  # instances that means and standard deviations come from
+_CONSTANT = 1e-30  # a smaller standard deviation means a constant
 
 
 class VariableSpec(Settings):
@@ -40,14 +48,16 @@ class ProblemSpec(Settings):
     name: str | None = None
     """Name of the problem class, or path/to/file.py:ClassName."""
     sizes: dict[str, Any] | None = None
-    """The sizes trained on, each a number or [low, high]."""
+    """The sizes trained on, each as a family takes it: see `gsdm_pyg.sizes`."""
     shapes: dict[str, list[int]] | None = None
     """The shape of each variable, which independent embeddings are bound to."""
 
     @classmethod
     def of(cls, source: Problem | ProblemFamily, options: GraphOptions) -> ProblemSpec:
         """The description of a problem or a family of sizes."""
+        check_source_argument(source)
         graph = graph_of(source.largest(), options)
+        _check_same_variables(source.smallest(), source.largest())
         moments = _moments(source)
         problem = source.problem if isinstance(source, ProblemFamily) else type(source)
         sizes = source.ranges if isinstance(source, ProblemFamily) else source.sizes()
@@ -63,10 +73,10 @@ class ProblemSpec(Settings):
                 for variable in graph.variables.values()
             ],
             name=problem.reference or problem.__name__,
-            sizes={n: list(s) if isinstance(s, tuple) else s for n, s in sizes.items()},
+            sizes=plain(sizes),
             shapes=_shapes(graph) if options.embedding == "independent" else None,
         )
-        spec.graph(source.smallest(), options)
+        spec.graph(source.smallest(), options)  # raises if embeddings fix the shapes
         return spec
 
     def graph(self, problem: Problem, options: GraphOptions) -> GraphicalModel:
@@ -97,21 +107,42 @@ def _moments(source: Problem | ProblemFamily) -> dict[str, tuple[float, float]]:
     problems, which = source.draw_many(_DRAWS, generator)
     counts = which.bincount().tolist()
     draws = [
-        problem.sample_batch(count, generator)
+        simulate(problem, count, generator)
         for problem, count in zip(problems, counts, strict=True)
     ]
-    names = list(graph_of(source.largest()).variables)
-    if set(draws[0]) != set(names):
-        raise ValueError(
-            f"sample() must return the variables {', '.join(names)} "
-            f"(got {', '.join(draws[0])})."
-        )
     moments = {}
-    for name in names:
-        values = torch.cat([draw[name].reshape(-1).double() for draw in draws])
+    for name in draws[0]:
+        # Rounded as nodes hold them: what differs by less is constant to a model.
+        values = torch.cat([draw[name].reshape(-1) for draw in draws])
+        values = values.to(torch.get_default_dtype()).double()
         spread = values.std(correction=0).item()
-        moments[name] = values.mean().item(), spread if spread > 1e-6 else 1.0
+        varies = spread > _CONSTANT and bool((values != values[0]).any())
+        moments[name] = values.mean().item(), spread if varies else 1.0
     return moments
+
+
+def _check_same_variables(smallest: Problem, largest: Problem) -> None:
+    """Refuse a family whose variables, classes or roles depend on its sizes."""
+    small, large = (
+        {n: (v.domain.num_classes, v.role) for n, v in graph_of(p).variables.items()}
+        for p in (smallest, largest)
+    )
+    for name in {**large, **small}:
+        if small.get(name) != large.get(name):
+            raise ValueError(
+                "One model needs the same variables, with the same classes and roles, "
+                f"at all sizes: fix the sizes that {name!r} depends on (got {name!r} "
+                f"{_kind(small.get(name))} in {smallest} and "
+                f"{_kind(large.get(name))} in {largest})."
+            )
+
+
+def _kind(variable: tuple[int | None, Role] | None) -> str:
+    if variable is None:
+        return "missing"
+    classes, role = variable
+    values = f"{classes} classes" if classes else "continuous"
+    return f"{role.value} with {values}" if classes else f"{role.value} and {values}"
 
 
 def _names(variables: list[tuple[str, int | None, Role]]) -> str:

@@ -10,6 +10,11 @@ from pathlib import Path
 
 from gsdm_pyg.problem import Problem
 
+_NOT_HERE = (
+    " The built-in problems are in the folder problems/ of the repository of gsdm_pyg "
+    "and not in the package: run from the repository's folder, or clone it."
+)
+
 
 def resolve_problem(name: str) -> type[Problem]:
     """The problem class called `name`, or the one at `path/to/file.py:ClassName`.
@@ -23,9 +28,10 @@ def resolve_problem(name: str) -> type[Problem]:
         importlib.import_module("problems")
     if name not in Problem.registry:
         known = ", ".join(sorted(Problem.registry)) or "none"
+        hint = "" if importlib.util.find_spec("problems") else _NOT_HERE
         raise ValueError(
             f"No problem is called {name!r}. Known: {known}. Or name a file: "
-            "path/to/file.py:ClassName."
+            f"path/to/file.py:ClassName.{hint}"
         )
     return Problem.registry[name]
 
@@ -35,6 +41,8 @@ def _load(name: str) -> type[Problem]:
     file = Path(path).resolve()
     if not file.is_file():
         raise FileNotFoundError(f"The problem file does not exist (got {path!r}).")
+    if file.suffix != ".py":
+        raise ValueError(f"The problem file is no Python file (got {path!r}).")
     for module in list(sys.modules.values()):
         if getattr(module, "__file__", None) == str(file):
             break

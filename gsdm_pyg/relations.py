@@ -1,4 +1,4 @@
-"""Relations of nodes, [2, P]: drawn at random, composed, closed over dropped nodes.
+"""Relations of nodes, [2, M]: drawn at random, composed, closed over dropped nodes.
 
 Each of the P columns is a pair of related nodes.
 """
@@ -12,7 +12,7 @@ from torch import Tensor
 def random_relation(
     num_nodes: int, degree: int, generator: torch.Generator | None = None
 ) -> Tensor:
-    """A relation (source, node) [2, P] of each node and `degree` distinct others.
+    """A relation (source, node) [2, M] of each node and `degree` distinct others.
 
     All sets of sources are equally likely (Floyd's algorithm, for all nodes at once).
 
@@ -33,7 +33,7 @@ def random_relation(
 
 
 def ancestors_through(dropped: Tensor, edges: Tensor) -> Tensor:
-    """The relation (kept ancestor, dropped node) [2, P] along dropped nodes only.
+    """The relation (kept ancestor, dropped node) [2, M] along dropped nodes only.
 
     Args:
         dropped: Which nodes are dropped, booleans [N].
@@ -68,10 +68,10 @@ def compose(left: Tensor, right: Tensor) -> Tensor:
 
 
 def replace_dropped(relation: Tensor, dropped: Tensor, ancestors: Tensor) -> Tensor:
-    """A relation [2, P] whose second nodes, where dropped, become their ancestors.
+    """A relation [2, M] whose second nodes, where dropped, become their ancestors.
 
     Args:
-        relation: Any relation to nodes, [2, P].
+        relation: Any relation to nodes, [2, M].
         dropped: Which nodes are dropped, booleans [N].
         ancestors: The ancestors of dropped nodes, see `ancestors_through`.
     """

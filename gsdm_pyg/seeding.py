@@ -8,6 +8,21 @@ import numpy as np
 import torch
 
 
+def as_generator(
+    generator: torch.Generator | int | None,
+) -> torch.Generator | None:
+    """A generator of torch as it is; an integer as the seed of one."""
+    if generator is None or isinstance(generator, torch.Generator):
+        return generator
+    is_integer = isinstance(generator, int | np.integer)
+    if is_integer and not isinstance(generator, bool) and generator >= 0:
+        return keyed_generator("sample", int(generator))
+    raise TypeError(
+        "generator must be a torch.Generator, or an integer of at least 0 as a seed "
+        f"(got {generator!r})."
+    )
+
+
 def keyed_generator(purpose: str, *key: int) -> torch.Generator:
     """A generator whose stream depends on the purpose and the key alone."""
     entropy = [zlib.crc32(purpose.encode()), len(key), *key]

@@ -6,10 +6,12 @@ sections, keywords in Python, flags of the command line and config.json all read
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
+    BeforeValidator,
     Field,
     NonNegativeFloat,
     NonNegativeInt,
@@ -128,10 +130,20 @@ class SamplerSettings(Settings):
             )
         return self
 
+    def __str__(self) -> str:
+        """In words, such as "50 steps of ddpm with restarts=8"."""
+        restarts = f" with restarts={self.restarts}" if self.restarts else ""
+        return f"{self.steps} steps of {self.solver}{restarts}"
+
     @property
     def restart_steps(self) -> int:
         """The steps that one restart repeats."""
         return round(0.4 * self.steps)
+
+    @property
+    def evaluations(self) -> int:
+        """Evaluations of the network for one batch, restarts included."""
+        return self.steps + self.restarts * self.restart_steps
 
     def within(self, num_timesteps: int) -> SamplerSettings:
         """The same for a diffusion of T steps; only the default may be shortened."""
@@ -182,12 +194,21 @@ class OptimizerSettings(Settings):
     """Decay of the averaged weights, which evaluation and the exported model use."""
 
 
+def _check_duration(value: Any) -> Any:
+    if not (isinstance(value, str) and re.fullmatch(r"\d\d(:\d\d){3}", value)):
+        raise ValueError(
+            "the format is DD:HH:MM:SS, such as 00:00:10:00 for ten minutes "
+            f"(got {value!r})"
+        )
+    return value
+
+
 class TrainerSettings(Settings):
     """The `trainer` section: how long, on which hardware, what to write how often."""
 
     max_steps: PositiveInt | None = None
     """Stop after this many steps."""
-    max_time: Annotated[str, Field(pattern=r"^\d\d:\d\d:\d\d:\d\d$")] | None = None
+    max_time: Annotated[str, BeforeValidator(_check_duration)] | None = None
     """Stop after this long, "DD:HH:MM:SS"."""
     accelerator: str = "auto"
     """Lightning's accelerator, such as "cpu" or "gpu"."""

@@ -64,7 +64,7 @@ def _sentence(cls: type[Settings], error: Any, also: Iterable[str]) -> str:
     key = ".".join(str(part) for part in location)
     if error["type"] == "extra_forbidden":
         return f"Unknown setting {key!r}; {_suggestion(cls, location, also)}"
-    if error["type"] == "missing":
+    if error["type"] == "missing" and isinstance(location[-1], str):
         return f"The config needs the key {key!r}."
     if error["type"] == "value_error":  # of a validator, which names the value itself
         return (
@@ -73,7 +73,9 @@ def _sentence(cls: type[Settings], error: Any, also: Iterable[str]) -> str:
     return f"{key}: {error['msg']} (got {error['input']!r})."
 
 
-def _suggestion(cls: type[Settings], location: tuple, also: Iterable[str]) -> str:
+def _suggestion(
+    cls: type[Settings], location: tuple[Any, ...], also: Iterable[str]
+) -> str:
     """What a misspelt or misplaced key should have been."""
     *path, name = location
     section: Any = cls

@@ -6,10 +6,15 @@ import enum
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
+from functools import cached_property
+from numbers import Real
+from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor
+
+from gsdm_pyg.checks import whole_number
 
 
 class Role(enum.Enum):
@@ -18,6 +23,11 @@ class Role(enum.Enum):
     OBSERVED = "observed"
     LATENT = "latent"
     INTERMEDIATE = "intermediate"
+
+    @classmethod
+    def _missing_(cls, value: object) -> Role:
+        known = ", ".join(role.value for role in cls)
+        raise ValueError(f"A role is one of {known} (got {value!r}).")
 
 
 @dataclass(frozen=True)
@@ -30,6 +40,12 @@ class Continuous:
     num_classes: ClassVar[None] = None
 
     def __post_init__(self) -> None:
+        for bound in (self.low, self.high):
+            if not isinstance(bound, Real) or isinstance(bound, bool):
+                raise ValueError(
+                    "Continuous(low, high) takes two numbers, -inf and inf by default "
+                    f"(got {bound!r})."
+                )
         if not self.low < self.high:
             raise ValueError(
                 f"Continuous needs low < high (got {self.low} and {self.high})."
@@ -41,7 +57,25 @@ class Continuous:
 
     def outside(self, values: Tensor) -> Tensor:
         """Which values [...] are not in the domain, as booleans [...]."""
-        return ~torch.isfinite(values) | (values < self.low) | (values > self.high)
+        low, high = self._bounds
+        return ~torch.isfinite(values) | (values < low) | (values > high)
+
+    def holds(self, values: Tensor) -> bool:
+        """Whether all values [...] are in the domain and finite as nodes hold them."""
+        low, high = self._bounds
+        largest = torch.finfo(torch.get_default_dtype()).max
+        found = values.aminmax()  # both NaN if any value is
+        return bool(
+            max(low, -largest) <= found.min.item()
+            and found.max.item() <= min(high, largest)
+        )
+
+    @cached_property
+    def _bounds(self) -> tuple[float, float]:
+        """The bounds, moved outward to where rounding to float32 takes them."""
+        low, high = float(self.low), float(self.high)
+        with np.errstate(over="ignore"):
+            return min(low, float(np.float32(low))), max(high, float(np.float32(high)))
 
     def __str__(self) -> str:
         bounded = math.isfinite(self.low) or math.isfinite(self.high)
@@ -57,7 +91,14 @@ class Categorical:
     num_classes: int
 
     def __post_init__(self) -> None:
-        if self.num_classes < 2:
+        num_classes = whole_number(self.num_classes)
+        if num_classes is None:
+            raise ValueError(
+                "Categorical takes the number of its classes, a whole number "
+                f"(got {self.num_classes!r})."
+            )
+        object.__setattr__(self, "num_classes", num_classes)
+        if num_classes < 2:
             raise ValueError(
                 "Categorical needs at least two classes: use Categorical(2) for a "
                 f"binary variable (got {self.num_classes})."
@@ -72,6 +113,15 @@ class Categorical:
         return ~(
             (values >= 0) & (values < self.num_classes) & (values == values.long())
         )
+
+    def holds(self, values: Tensor) -> bool:
+        """Whether all values [...] are in the domain."""
+        if values.dtype == torch.bool:
+            return True
+        found = values.aminmax()  # both NaN if any value is
+        if not (found.min.item() >= 0 and found.max.item() < self.num_classes):
+            return False
+        return not values.is_floating_point() or bool((values == values.floor()).all())
 
     def __str__(self) -> str:
         return f"classes 0..{self.num_classes - 1}"
@@ -137,6 +187,37 @@ class Variable:
         columns = [p.expand(self.shape).reshape(-1) for p in self.positions]
         empty = torch.empty(self.num_nodes, 0, dtype=torch.long)
         return torch.stack(columns, 1) if columns else empty
+
+
+def check_shape(name: str, shape: Any) -> tuple[int, ...]:
+    """A shape as a tuple of ints; a single number is the length of a vector."""
+    single = whole_number(shape)
+    try:
+        sizes = [shape] if single is not None else list(shape)
+    except TypeError:
+        sizes = [None]
+    checked = [whole_number(size) for size in sizes]
+    if isinstance(shape, str) or None in checked:
+        raise ValueError(
+            f"The shape of variable {name!r} is a tuple of whole numbers, such as (3, "
+            f"4), or () for a single number (got {shape!r})."
+        )
+    found = tuple(size for size in checked if size is not None)
+    if any(size < 1 for size in found):
+        raise ValueError(
+            f"Every size of variable {name!r} must be at least 1 (got {found})."
+        )
+    return found
+
+
+def check_domain(name: str, domain: Any) -> Domain:
+    """A domain, which is an instance of its class."""
+    if not isinstance(domain, Continuous | Categorical):
+        raise ValueError(
+            f"The domain of variable {name!r} is Continuous(), Continuous(low, high) "
+            f"or Categorical(num_classes) (got {domain!r})."
+        )
+    return domain
 
 
 def check_positions(

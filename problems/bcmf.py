@@ -6,9 +6,16 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from gsdm_pyg import Categorical, Continuous, GraphicalModel, Problem, Role
-from gsdm_pyg.checks import check_choice
-from gsdm_pyg.plotting import matrix_figure
+from gsdm_pyg import (
+    Categorical,
+    Continuous,
+    GraphicalModel,
+    Problem,
+    Role,
+    Size,
+    check_choice,
+    matrix_figure,
+)
 
 Given = Literal["E", "nothing"]
 
@@ -25,9 +32,9 @@ class BCMF(Problem):
         given: What is observed. With "nothing", A, R and E are all sampled.
     """
 
-    m: int
-    n: int
-    k: int
+    m: Size
+    n: Size
+    k: Size
     given: Given = "E"
 
     ordered = False  # whether the order of the k terms of the sum matters

@@ -2,7 +2,6 @@
 
 import math
 from functools import lru_cache
-from typing import Annotated
 
 import networkx as nx
 import torch
@@ -10,11 +9,15 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from torch import Tensor
 
-from gsdm_pyg import Categorical, GraphicalModel, Problem, Role
-from gsdm_pyg.problem import graph_of
-from gsdm_pyg.seeding import keyed_generator
-
-Seed = Annotated[int, "0 or more"]
+from gsdm_pyg import (
+    Categorical,
+    GraphicalModel,
+    Problem,
+    Role,
+    Size,
+    graph_of,
+    keyed_generator,
+)
 
 NEARLY_CONSTANT = 1 / 8  # if a gate takes one of its values less often than this
 MOST_LAYERS = 24  # 2^25 nodes, gigabytes per instance
@@ -31,8 +34,8 @@ class BooleanCircuit(Problem):
         gate_seed: Chooses which gates are AND and which are OR, see `draw_gates`.
     """
 
-    n: int
-    gate_seed: Seed = 0
+    n: Size
+    gate_seed: int = 0
 
     partial = ("accuracy_at_0", "accuracy_at_1")
 

@@ -5,8 +5,7 @@ import math
 import torch
 from matplotlib.figure import Figure
 
-from gsdm_pyg import Categorical, GraphicalModel, Role
-from gsdm_pyg.plotting import matrix_figure
+from gsdm_pyg import Categorical, GraphicalModel, Role, matrix_figure
 from problems.bcmf import BCMF, P_ONE, multiply
 
 

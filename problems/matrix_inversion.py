@@ -5,8 +5,7 @@ from typing import Literal
 import torch
 from matplotlib.figure import Figure
 
-from gsdm_pyg import GraphicalModel, Problem, Role
-from gsdm_pyg.checks import check_choice
+from gsdm_pyg import GraphicalModel, Problem, Role, Size, check_choice
 from problems.bcmf import multiply
 
 Target = Literal["random", "identity"]
@@ -21,7 +20,7 @@ class MatrixInversion(Problem):
             the paper trains; "identity" is the identity, on which it tests.
     """
 
-    n: int
+    n: Size
     target: Target = "random"
 
     def __post_init__(self) -> None:

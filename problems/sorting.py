@@ -7,8 +7,7 @@ from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 from torch.nn.functional import one_hot
 
-from gsdm_pyg import Categorical, GraphicalModel, Problem, Role
-from gsdm_pyg.checks import check_choice
+from gsdm_pyg import Categorical, GraphicalModel, Problem, Role, Size, check_choice
 
 Ordering = Literal["chain", "full", "none"]
 
@@ -22,7 +21,7 @@ class Sorting(Problem):
             under one factor, "none" leaves the entries of s unlinked.
     """
 
-    n: int
+    n: Size
     ordering: Ordering = "chain"
 
     def __post_init__(self) -> None:

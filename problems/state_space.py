@@ -6,8 +6,7 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from gsdm_pyg import GraphicalModel, Problem, Role
-from gsdm_pyg.encoding import Arrays
+from gsdm_pyg import Arrays, GraphicalModel, Problem, Role, Size
 
 MEMORY = 0.9  # how much of the state is left after a step
 NOISE = 0.5  # standard deviation of an observation around the state
@@ -23,7 +22,7 @@ class StateSpace(Problem):
         steps: Length of the path.
     """
 
-    steps: int
+    steps: Size
 
     def graphical_model(self) -> GraphicalModel:
         graph = GraphicalModel()

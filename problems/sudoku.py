@@ -9,9 +9,7 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from gsdm_pyg import Categorical, GraphicalModel, Problem
-from gsdm_pyg.checks import check_choice
-from gsdm_pyg.choices import Observe
+from gsdm_pyg import Categorical, GraphicalModel, Observe, Problem, Size, check_choice
 from problems.sudoku_grids import count_solutions, draw_grids
 
 Grids = Literal["all", "shifted"]
@@ -33,8 +31,8 @@ class Sudoku(Problem):
             except for the order of columns. See `draw_grid`.
     """
 
-    a: int
-    b: int
+    a: Size = 3
+    b: Size = 3
     clues: int | None = None
     grids: Grids = "all"
 
@@ -87,6 +85,35 @@ class Sudoku(Problem):
         for row in rank:  # as fast as sorting random numbers, and exactly uniform
             torch.randperm(num_cells, generator=generator, out=row)
         return {"cells": (rank < clues).view(num, self.n, self.n)}
+
+    def check_given(self, values, known) -> None:
+        """Refuse clues that repeat a digit within a row, a column or a block."""
+        if "cells" not in values:
+            return
+        given = torch.where(known["cells"], values["cells"], -1).reshape(-1, self.n**2)
+        first, second = _peers(self.a, self.b)
+        clash = (given[:, first] == given[:, second]) & (given[:, first] >= 0)
+        if not clash.any():
+            return
+        puzzle, pair = clash.nonzero()[0].tolist()
+        cells = [divmod(int(end[pair]), self.n) for end in (first, second)]
+        of = "" if len(given) == 1 else f" of puzzle {puzzle}"
+        digit, hint = int(given[puzzle, first[pair]]), ""
+        if digit == 0:
+            hint = (
+                f" Digits are 0..{self.n - 1} here, NaN where a cell is blank: 0 does "
+                "not mean blank."
+            )
+        raise ValueError(
+            f"The clues{of} contradict each other: the cells {cells[0]} and {cells[1]} "
+            f"share {self._shared(*cells)} and must differ (got {digit} in both).{hint}"
+        )
+
+    def _shared(self, cell: tuple[int, int], other: tuple[int, int]) -> str:
+        """What two cells have in common: a row, a column or a block."""
+        if cell[0] == other[0]:
+            return "a row"
+        return "a column" if cell[1] == other[1] else "a block"
 
     def metrics(self, sample, truth, observed=None):
         """Whether the grid is a solution, and how far it is from one.

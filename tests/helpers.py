@@ -16,7 +16,7 @@ from lightning.pytorch.utilities.seed import isolate_rng
 from safetensors.torch import load_file
 from torch import Tensor
 
-from gsdm_pyg import GSDM, Categorical, GraphicalModel, Problem, Role
+from gsdm_pyg import GSDM, Categorical, GraphicalModel, Problem, Role, Size, Sizes
 from gsdm_pyg.cli import main
 from problems import BCMF
 
@@ -48,15 +48,14 @@ TINY: dict[str, Any] = {
 # A problem as a user would write it, in a file of its own.
 USER_PROBLEM = '''
 import torch
-from matplotlib.figure import Figure
 
-from gsdm_pyg import GraphicalModel, Problem, Role
+from gsdm_pyg import GraphicalModel, Problem, Role, Size
 
 
 class UserSum(Problem):
     """s = x_1 + ... + x_n."""
 
-    n: int
+    n: Size
 
     def graphical_model(self):
         graph = GraphicalModel()
@@ -71,18 +70,13 @@ class UserSum(Problem):
 
     def metrics(self, sample, truth):
         return {"error": (sample["x"].sum() - truth["s"]).abs().item()}
-
-    def plot(self, sample, truth):
-        figure = Figure()
-        figure.subplots().plot(sample["x"])
-        return figure
 '''
 
 
 class CopyTask(Problem):
     """y repeats what is seen, and z tells which third of its range it lies in."""
 
-    n: int
+    n: Size
 
     def graphical_model(self) -> GraphicalModel:
         graph = GraphicalModel()
@@ -110,7 +104,7 @@ class CopyTask(Problem):
 class CountTask(Problem):
     """s[i] counts the positive x[i, j], found by bits c; only columns exchange."""
 
-    n: int
+    n: Size
 
     def graphical_model(self) -> GraphicalModel:
         n, graph, row = self.n, GraphicalModel(), torch.arange(self.n)
@@ -133,6 +127,33 @@ class CountTask(Problem):
 
     def plot(self, sample, truth):
         raise NotImplementedError
+
+
+class GroupMeans(Problem):
+    """Groups of different sizes: y scatters around the mean x of its group."""
+
+    groups: Sizes
+
+    def _group(self) -> Tensor:
+        """The group [sum(groups)] of each member."""
+        return torch.arange(len(self.groups)).repeat_interleave(
+            torch.tensor(self.groups)
+        )
+
+    def graphical_model(self) -> GraphicalModel:
+        graph = GraphicalModel()
+        m = graph.add_variable("m", ())
+        x = graph.add_variable("x", (len(self.groups),))
+        y = graph.add_variable("y", (sum(self.groups),), role=Role.OBSERVED)
+        graph.connect(m, x)
+        graph.connect(x[self._group()], y)
+        return graph
+
+    def sample_batch(self, num, generator=None):
+        m = torch.randn(num, generator=generator)
+        x = m[:, None] + torch.randn(num, len(self.groups), generator=generator)
+        noise = torch.randn(num, sum(self.groups), generator=generator)
+        return {"m": m, "x": x, "y": x[:, self._group()] + noise}
 
 
 def seeded(seed: int) -> torch.Generator:

@@ -181,7 +181,7 @@ def test_number_in_scientific_notation_is_a_number_in_the_file_too(tmp_path):
 
 def test_override_fixes_and_ranges_a_size(path):
     config = load_config(path, ["problem.m=[2, 4]", "problem.k=3"])
-    assert config.problem.source().ranges == {"m": [2, 4], "n": [1, 3], "k": 3}
+    assert config.problem.source().ranges == {"m": (2, 4), "n": (1, 3), "k": 3}
 
 
 def test_override_opens_a_section_that_the_file_leaves_out(tmp_path):

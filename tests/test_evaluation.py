@@ -94,7 +94,7 @@ def test_a_problem_larger_than_those_of_training_is_evaluated(model):
 
 def test_fewer_instances_than_one_are_refused(model):
     for num_instances in [0, -1]:
-        message = rf"num_instances must be at least 1 \(got {num_instances}\)"
+        message = rf"num_instances must be .*at least 1 \(got {num_instances}\)"
         with pytest.raises(ValueError, match=message):
             score(model, num_instances)
         with pytest.raises(ValueError, match=message):

@@ -15,10 +15,12 @@ from gsdm_pyg import GSDM, SamplerSettings
 from gsdm_pyg.cli import main
 from gsdm_pyg.config import load_config, parse_config
 from gsdm_pyg.evaluation import label
-from gsdm_pyg.experiment import Experiment, new_run, resumed_run
+from gsdm_pyg.experiment import Experiment
+from gsdm_pyg.run_folder import new_run, resumed_run
 from gsdm_pyg.settings import SettingsError
 from problems import BCMF
 from tests.helpers import (
+    USER_PROBLEM,
     assert_identical,
     exported_weights,
     files_of,
@@ -165,12 +167,50 @@ def test_resuming_is_possible_where_the_run_could_not_be_evaluated(config):
     resumed_run(load_config(config), "tiny", Path("run"))
 
 
-def test_newest_run_of_a_config_is_resumed(config, capsys):
+def test_newest_run_of_a_config_with_a_checkpoint_is_resumed(config, capsys):
     for name in ("tiny", "tiny-2", "other"):
         fake_run(Path("runs") / name, config)
+    new_run(load_config(config), "tiny", Path("runs/tiny-3"))  # it never started
+    capsys.readouterr()
     found = resumed_run(load_config(config), "tiny")
     assert found == Path("runs/tiny-2")
     assert capsys.readouterr().out == "resuming: runs/tiny-2\n"
+
+
+def begun_run(config: Path) -> None:
+    """A new run as far as the checks before training look."""
+    run_dir = new_run(load_config(config), "tiny")
+    (run_dir / "checkpoints").mkdir()
+    (run_dir / "checkpoints" / "last.ckpt").touch()
+
+
+def test_resuming_after_nothing_has_changed_is_silent(config, caplog):
+    begun_run(config)
+    resumed_run(load_config(config), "tiny")
+    assert caplog.messages == []
+
+
+def test_resuming_after_the_code_of_the_problem_has_changed_says_so(tmp_path, caplog):
+    file = tmp_path / "mine.py"
+    file.write_text(USER_PROBLEM)
+    config = tmp_path / "mine.yaml"
+    config.write_text('problem: {name: "mine.py:UserSum", n: 2}')
+    begun_run(config)
+    file.write_text(USER_PROBLEM + "\n")
+    resumed_run(load_config(config), "tiny")
+    (message,) = caplog.messages
+    assert "runs/tiny began, something has changed: code of the problem." in message
+
+
+@pytest.mark.parametrize("package", ["torch", "gsdm_pyg"])
+def test_resuming_with_another_version_of_a_package_says_so(config, caplog, package):
+    begun_run(config)
+    environment = Path("runs/tiny/environment.json")
+    stored = json.loads(environment.read_text())
+    environment.write_text(json.dumps({**stored, package: "0.0.1"}))
+    resumed_run(load_config(config), "tiny")
+    (message,) = caplog.messages
+    assert f"something has changed: {package}." in message
 
 
 # One run, looked at from many sides.
@@ -189,6 +229,7 @@ def run_dir(tmp_path_factory) -> Path:
 def test_run_folder_holds_config_logs_checkpoint_pictures_metrics_and_model(run_dir):
     assert {path.name for path in run_dir.iterdir()} == {
         "config.yaml",
+        "environment.json",
         "csv",
         "tensorboard",
         "checkpoints",
@@ -290,6 +331,36 @@ def test_finished_run_cannot_be_overwritten(run_dir):
     assert files_of(run_dir) == before
 
 
+@pytest.mark.slow
+def test_model_is_exported_before_each_evaluation_and_completed_after(
+    tmp_path, monkeypatch
+):
+    seen = []
+    evaluate = GSDM.evaluate
+
+    def watched(model, problem, *arguments, **named):
+        exported = GSDM.from_pretrained("run/model")
+        assert_identical(exported.state_dict(), model.state_dict())
+        card = Path("run/model/README.md").read_text()
+        metrics = json.loads(Path("run/metrics.json").read_text())
+        assert ("Means over" in card) == bool(metrics)
+        seen.append([name for name in metrics if name in card])
+        return evaluate(model, problem, *arguments, **named)
+
+    monkeypatch.setattr(GSDM, "evaluate", watched)
+    sizes = [{"m": 1, "n": 1, "k": 1}, {"m": 2, "n": 1, "k": 1}]
+    config = write_config(
+        tmp_path / "tiny.yaml",
+        trainer={"max_steps": 2},
+        evaluation={"every": None, "problems": sizes, "pictures": 0},
+    )
+    train_here(config, "--run-dir", "run")
+    first, second = "BCMF(m=1,n=1,k=1)", "BCMF(m=2,n=1,k=1)"
+    assert seen == [[], [first]]
+    metrics = json.loads(Path("run/metrics.json").read_text())
+    assert list(metrics) == [first, second]
+
+
 # What goes wrong.
 
 FAILING = """
@@ -304,7 +375,7 @@ class Failing(BCMF):
         type(self).draws += num
         values = super().sample_batch(num, generator)
         if type(self).draws > 256 + 2 * 6:  # moments, then six steps of two graphs
-            values["A"][:, 0, 0] = 1e30  # its square is infinite
+            values["C"][:, 0, 0, 0] = 1e30  # its square is infinite
         return values
 """
 

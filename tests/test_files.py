@@ -7,7 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from gsdm_pyg.files import atomic_writer, write_file, write_folder
+from gsdm_pyg.files import (
+    atomic_writer,
+    check_new_file,
+    check_new_folder,
+    write_file,
+    write_folder,
+)
 from tests.helpers import files_of
 
 
@@ -83,3 +89,45 @@ def test_folder_that_is_a_file_is_left_alone(tmp_path):
     with pytest.raises(OSError):
         write_folder(path, {"a": b"1"})
     assert files_of(tmp_path) == {"folder": b"mine"}
+
+
+def test_error_names_the_file_that_was_to_be_written(tmp_path):
+    path = tmp_path / "file"
+    with pytest.raises(OSError) as caught, atomic_writer(path):
+        os.write(os.open("/dev/full", os.O_WRONLY), b"1")
+    assert caught.value.filename == str(path)
+
+
+# What is in the way of a file is found before it is written.
+
+
+def test_new_file_may_be_anywhere_and_an_old_one_needs_permission(tmp_path):
+    check_new_file(tmp_path / "a" / "b.npz", "--out", "choose another")
+    path = tmp_path / "old.npz"
+    path.touch()
+    with pytest.raises(ValueError, match=r"^--out exists already: choose .*old.npz'"):
+        check_new_file(path, "--out", "choose another")
+    check_new_file(path, "--out", "choose another", overwrite=True)
+    for place in (tmp_path, path / "below"):
+        with pytest.raises(ValueError, match=r"--out is (a folder|below a file)"):
+            check_new_file(place, "--out", "choose another", overwrite=True)
+
+
+def test_new_folder_may_be_anywhere_and_one_in_use_needs_permission(tmp_path):
+    check_new_folder(tmp_path, "--pictures", "choose another")
+    check_new_folder(tmp_path / "a" / "b", "--pictures", "choose another")
+    path = tmp_path / "file"
+    path.touch()
+    with pytest.raises(ValueError, match="--pictures is not empty: choose another"):
+        check_new_folder(tmp_path, "--pictures", "choose another")
+    check_new_folder(tmp_path, "--pictures", "choose another", overwrite=True)
+    for place in (path, path / "below"):
+        with pytest.raises(ValueError, match=r"--pictures is (a file|below a file)"):
+            check_new_folder(place, "--pictures", "choose another", overwrite=True)
+
+
+def test_folder_that_cannot_be_written_to_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != tmp_path)
+    for check in (check_new_file, check_new_folder):
+        with pytest.raises(ValueError, match="cannot be written to"):
+            check(tmp_path / "new" / "path", "--out", "choose another")

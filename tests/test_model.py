@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 
+import numpy as np
 import pytest
 import torch
 
@@ -31,7 +32,7 @@ def draw(model: GSDM, given=None, problem=PROBLEM, seed=0, **arguments):
 def test_what_cannot_be_given_is_refused_by_name(model):
     with pytest.raises(ValueError, match=r"variables A, R, C, E \(got 'B'\)"):
         draw(model, {"B": torch.zeros(2, 3)})
-    with pytest.raises(ValueError, match=r"'E'\] must have the shape \(2, 3\) \(got"):
+    with pytest.raises(ValueError, match=r"'E'\] must have the shape \(2, 3\), or"):
         draw(model, {"E": torch.zeros(2)})
     with pytest.raises(ValueError, match=r"given\['R'\] takes classes 0\.\.1.*got 2"):
         draw(model, {"R": torch.full((2, 3), 2)})
@@ -343,8 +344,66 @@ def test_an_unknown_keyword_suggests_what_the_method_takes(method, keyword, sugg
 
 
 def test_a_settings_object_changes_only_what_it_sets(monkeypatch):
-    monkeypatch.setattr("gsdm_pyg.training.train", lambda *arguments, **named: None)
+    monkeypatch.setattr("gsdm_pyg.training.fit", lambda *arguments, **named: None)
     model = tiny_model(PROBLEM)
     model.sampler = SamplerSettings(steps=7, restarts=2)
     model.fit(evaluation=EvaluationSettings(pictures=0), max_steps=1)
     assert model.sampler == SamplerSettings(steps=7, restarts=2)
+
+
+# several instances, seeds, wrong arguments
+
+
+def test_several_instances_are_sampled_at_once():
+    model = tiny_model(PROBLEM)
+    E = torch.rand(3, 2, 3)
+    samples = draw(model, {"E": E}, num_samples=4)
+    assert samples["A"].shape == (3, 4, 2, 2) and samples["C"].shape == (3, 4, 2, 3, 2)
+    assert torch.equal(samples["E"], E[:, None].expand(3, 4, 2, 3))
+    assert samples["A"].flatten(0, 1).unique(dim=0).size(0) == 12
+
+
+def test_several_instances_have_the_samples_of_one_batch_of_each():
+    model, E = tiny_model(PROBLEM), torch.rand(2, 2, 3)
+    together = draw(model, {"E": E})
+    alone = draw(model, {"E": E[:1]})
+    assert alone["A"].shape == (1, 1, 2, 2)
+    torch.testing.assert_close(together["E"][:1], alone["E"])
+
+
+def test_an_integer_is_a_seed():
+    model, given = tiny_model(PROBLEM), {"E": torch.ones(2, 3)}
+    first, again, other = (
+        model.sample(PROBLEM, given, steps=2, generator=seed)
+        for seed in (3, np.int64(3), 4)
+    )
+    assert_identical(first, again)
+    assert not torch.equal(first["A"], other["A"])
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (
+            {"generator": np.random.default_rng(0)},
+            "generator must be a torch.Generator",
+        ),
+        ({"generator": -1}, r"at least 0 as a seed \(got -1\)"),
+        ({"generator": True}, r"\(got True\)"),
+        ({"num_samples": 2.5}, r"num_samples must be an integer .*\(got 2\.5\)"),
+        ({"num_samples": True}, r"num_samples must be an integer .*\(got True\)"),
+        ({"steps": 2.5}, r"steps: .*\(got 2\.5\)"),
+        ({"given": torch.ones(2, 3)}, "given must hold arrays by name"),
+    ],
+)
+def test_wrong_arguments_of_sample_are_refused(arguments, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        tiny_model(PROBLEM).sample(PROBLEM, **arguments)
+
+
+def test_a_device_that_is_not_there_is_refused_as_such(tmp_path):
+    tiny_model(PROBLEM).save_pretrained(tmp_path)
+    for name in ("cuda:99", "gpu"):
+        with pytest.raises(ValueError, match="map_location must be a device") as caught:
+            GSDM.from_pretrained(tmp_path, map_location=name)
+        assert "damaged" not in str(caught.value)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 
 import networkx as nx
 import pytest
 
+import gsdm_pyg
 from tests.helpers import ROOT
 
 FILES = sorted((ROOT / "gsdm_pyg").rglob("*.py"))
@@ -60,6 +64,16 @@ def test_no_modules_import_each_other_in_a_circle():
     assert list(nx.simple_cycles(graph)) == []
 
 
+def test_no_name_of_a_package_hides_a_module_of_it():
+    hidden = []
+    for name in MODULES:
+        package, _, leaf = name.rpartition(".")
+        exported = package and leaf in getattr(import_module(package), "__all__", ())
+        if exported and not isinstance(getattr(sys.modules[package], leaf), ModuleType):
+            hidden.append(name)
+    assert hidden == []
+
+
 def test_package_never_imports_the_problems():
     guilty = [
         name
@@ -87,3 +101,22 @@ def test_only_the_train_command_changes_the_memory_of_its_process():
     memory = "gsdm_pyg.training.memory"
     users = [name for name, path in MODULES.items() if memory in imported(path)]
     assert users == ["gsdm_pyg.cli.train"]
+
+
+def test_problems_are_written_with_public_names_alone():
+    """A user may copy any of them: they import from `gsdm_pyg`, not from within."""
+    within = [
+        f"{path.name}: {module}"
+        for path in sorted((ROOT / "problems").glob("*.py"))
+        for module in imported(path)
+        if module.startswith("gsdm_pyg.")
+    ]
+    assert within == []
+
+
+def test_public_names_are_in_the_order_of_the_data_flow():
+    modules = list(gsdm_pyg._PUBLIC)
+    names = [name for module in modules for name in gsdm_pyg._PUBLIC[module]]
+    assert list(gsdm_pyg.__all__) == names
+    for name in names:
+        assert getattr(gsdm_pyg, name) is not None

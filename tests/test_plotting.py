@@ -6,7 +6,7 @@ import torch
 from matplotlib.figure import Figure
 
 from gsdm_pyg import GraphicalModel
-from gsdm_pyg.plotting import mask_figure, matrix_figure
+from gsdm_pyg.plotting import comparison_figure, mask_figure, matrix_figure
 from problems import BCMF
 
 
@@ -69,3 +69,11 @@ def test_variables_too_small_for_their_own_label_share_one():
     graph.add_variable("c", (2,))
     (ax,) = panels(mask_figure(graph))
     assert [label.get_text() for label in ax.get_yticklabels()] == ["a", "b, c"]
+
+
+def test_equal_numbers_have_equal_colors_in_a_comparison():
+    figure = comparison_figure({"y": (torch.tensor(0.19), torch.tensor(0.19))})
+    figure.canvas.draw()
+    truth, sample = (ax.images[0] for ax in figure.axes[:2])
+    assert truth.norm.vmin == sample.norm.vmin and truth.norm.vmax == sample.norm.vmax
+    assert truth.norm(0.19) == sample.norm(0.19)

@@ -1,17 +1,22 @@
 """Problems and families: sizes, what is observed, one instance and many."""
 
+import math
 from collections import Counter
 from dataclasses import FrozenInstanceError
 from functools import partial
+from io import BytesIO
 from itertools import product
 
+import numpy as np
 import pytest
 import torch
 
-from gsdm_pyg import GraphicalModel, GraphOptions, Problem, Role
+from gsdm_pyg import GraphicalModel, GraphOptions, Problem, Role, Size
+from gsdm_pyg.evaluation import prior_metrics
+from gsdm_pyg.plotting import comparison_figure
 from gsdm_pyg.problem import graph_of
-from problems import BCMF
-from tests.helpers import assert_identical, seeded
+from problems import BCMF, Sudoku
+from tests.helpers import CopyTask, assert_identical, seeded
 
 PROBLEM = BCMF(m=2, n=3, k=2)
 
@@ -212,13 +217,86 @@ def test_an_unknown_way_to_observe_is_refused():
             method(None, "mix")
 
 
+# what a problem need not define
+
+
+def test_default_metrics_are_the_errors_of_latent_variables():
+    problem = BCMF(m=2, n=2, k=2)
+    truth = problem.sample(seeded(0))
+    sample = {name: value.clone() for name, value in truth.items()}
+    exact = Problem.metrics(problem, sample, truth)
+    assert exact == {"rmse_A": 0, "wrong_R": 0}  # neither C, an intermediate, nor E
+    sample["A"] = truth["A"] + torch.tensor([[3.0, 0.0], [0.0, 4.0]])
+    sample["R"][0, 0] = 1 - sample["R"][0, 0]
+    scores = Problem.metrics(problem, sample, truth)
+    assert scores == pytest.approx({"rmse_A": 2.5, "wrong_R": 0.25})
+
+
+def test_default_metrics_leave_out_what_was_observed():
+    class Default(CopyTask):
+        metrics = Problem.metrics
+
+    problem = Default(n=4)
+    truth = problem.sample(seeded(0))
+    observed = problem.observe()
+    observed["y"] = torch.tensor([True, True, False, False])
+    sample = {**truth, "y": truth["y"] + torch.tensor([9.0, 9.0, 1.0, -1.0])}
+    scores = problem.metrics(sample, truth, observed)
+    assert scores == pytest.approx({"rmse_y": 1, "wrong_z": 0})
+    observed["y"] = torch.ones(4, dtype=torch.bool)  # nothing is left to score
+    nothing = problem.metrics(sample, truth, observed)
+    assert math.isnan(nothing["rmse_y"])
+    assert problem.summary([scores, nothing]) == pytest.approx(scores)
+
+
+def test_default_metrics_are_told_what_was_observed():
+    class Default(CopyTask):
+        metrics = Problem.metrics
+
+    found = prior_metrics(Default(n=3), num_instances=16, observe="mixed")
+    assert found["rmse_y"] > 1 and 0 < found["wrong_z"] < 1
+
+
+def test_default_picture_shows_every_variable_beside_the_truth():
+    problem = BCMF(m=2, n=3, k=4)
+    truth, sample = (problem.sample(seeded(seed)) for seed in range(2))
+    del sample["C"]  # as for unsupervised intermediates
+    figure = Problem.plot(problem, sample, truth)
+    panels = [ax for ax in figure.axes if ax.get_title()]
+    titles = [ax.get_title() for ax in panels]
+    assert titles == [f"{n}, {of}" for n in "ARE" for of in ("truth", "sample")]
+    for ax, values in zip(panels[:2], (truth, sample), strict=True):
+        np.testing.assert_allclose(ax.images[0].get_array(), values["A"])
+    assert panels[0].images[0].get_clim() == panels[1].images[0].get_clim()
+    figure.savefig(BytesIO())
+
+
+@pytest.mark.parametrize("shape", [(), (3,), (2, 3, 4), (1, 1)])
+def test_default_picture_shows_arrays_of_any_shape(shape):
+    array = torch.randn(shape, generator=seeded(0))
+    figure = comparison_figure({"x": (array, array.round().long())})
+    image = figure.axes[0].images[0].get_array()
+    assert image.size == array.numel()
+    figure.savefig(BytesIO())
+
+
+def test_a_problem_accepts_any_given_values_by_default():
+    assert PROBLEM.check_given({}, {}) is None
+
+
+def test_a_problem_is_named_by_its_class_and_sizes():
+    assert str(PROBLEM) == "BCMF(m=2, n=3, k=2)"
+    assert str(BCMF(m=2, n=3, k=2, given="nothing")).endswith("k=2, given='nothing')")
+    assert str(Sudoku()) == "Sudoku(a=3, b=3)"
+
+
 # one instance, or many at once
 
 
 class Base(Problem):
     """x is uniform, s its sum; subclasses say how to draw them."""
 
-    n: int
+    n: Size
 
     def graphical_model(self):
         graph = GraphicalModel()
@@ -249,18 +327,11 @@ class Many(Base):
         return {"x": x, "s": x.sum(1)}
 
 
-def test_a_problem_without_a_sampler_is_refused():
-    with pytest.raises(TypeError, match=r"abstract.*sample"):
-        Base(n=1)
-
-    class Incomplete(Problem):
-        n: int
-
-        def graphical_model(self) -> GraphicalModel:
-            return GraphicalModel()
-
-    with pytest.raises(TypeError, match="abstract"):
-        Incomplete(n=1)
+def test_a_problem_without_a_sampler_says_what_is_missing_when_it_is_asked_to_draw():
+    problem = Base(n=1)
+    for draw in (problem.sample, lambda: problem.sample_batch(2)):
+        with pytest.raises(TypeError, match=r"Base cannot draw.*define sample\(gener"):
+            draw()
 
 
 def test_sample_batch_loops_over_sample():
@@ -377,3 +448,36 @@ def test_a_class_that_overrides_observe_batch_is_used_for_one(mode):
     assert one["x"][-1]
     assert_identical(one, first)
     assert LastAndFirst(n=3).observe_batch(4, seeded(0), mode)["x"][:, [0, -1]].all()
+
+
+class Doubled:
+    """A mixin that is no problem: it doubles what a problem draws."""
+
+    def sample(self, generator=None):
+        drawn = super().sample(generator)
+        return {name: 2 * value for name, value in drawn.items()}
+
+
+def test_a_mixin_before_the_problem_is_used_in_batches():
+    class Mixed(Doubled, CopyTask):
+        pass
+
+    plain, doubled = CopyTask(n=2), Mixed(n=2)
+    expected = 2 * plain.sample(torch.Generator().manual_seed(0))["x"]
+    for drawn in (
+        doubled.sample(torch.Generator().manual_seed(0))["x"],
+        doubled.sample_batch(1, torch.Generator().manual_seed(0))["x"][0],
+    ):
+        assert torch.equal(drawn, expected)
+
+
+def test_a_batch_that_loops_over_what_follows_from_it_is_refused():
+    class Looping(CopyTask):
+        def sample_batch(self, num, generator=None):
+            drawn = [self.sample(generator) for _ in range(num)]
+            return {n: torch.stack([d[n] for d in drawn]) for n in drawn[0]}
+
+    problem = Looping(n=2)
+    for draw in (problem.sample, lambda: problem.sample_batch(3)):
+        with pytest.raises(TypeError, match=r"calls sample\(\), which follows from it"):
+            draw()

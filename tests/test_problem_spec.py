@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from gsdm_pyg import GraphicalModel, GraphOptions, Role
+from gsdm_pyg import GraphicalModel, GraphOptions, ProblemBatches, Role
 from gsdm_pyg.problem import graph_of
 from gsdm_pyg.problem_spec import ProblemSpec
 from problems import BCMF
@@ -49,6 +49,62 @@ def test_a_constant_variable_is_not_divided_by_zero():
 
     (x, *_) = spec_of(Constant(n=2)).variables
     assert (x.loc, x.scale) == (4.0, 1.0)
+
+
+@pytest.mark.parametrize("value", [4.1, 1e6 / 3, 1e-40, 0.0])
+def test_a_constant_of_any_size_has_no_spread(value):
+    class Constant(CopyTask):
+        def sample(self, generator=None):
+            return {**super().sample(generator), "x": [value] * self.n}
+
+    (x, *_) = spec_of(Constant(n=3)).variables
+    assert x.scale == 1.0 and x.loc == pytest.approx(value, rel=1e-6)
+
+
+@pytest.mark.parametrize("factor", [1e-9, 1e-20, 1e20])
+def test_a_variable_of_any_scale_is_scaled_by_its_spread(factor):
+    class Scaled(CopyTask):
+        def sample(self, generator=None):
+            values = super().sample(generator)
+            return {**values, "x": factor * values["x"], "y": factor * values["y"]}
+
+    for plain, x in zip(
+        spec_of(CopyTask(n=2)).variables[:2],
+        spec_of(Scaled(n=2)).variables[:2],
+        strict=True,
+    ):
+        assert x.scale == pytest.approx(factor * plain.scale, rel=1e-5)
+        assert x.loc == pytest.approx(factor * plain.loc, rel=1e-5)
+    batch = ProblemBatches(Scaled(n=2), batch_size=64).batch(0)
+    scaling = tiny_model(Scaled(n=2)).diffusion.scaling(batch.variable_id)
+    unit = scaling.standardize(batch.x)[scaling.columns & ~scaling.discrete]
+    assert unit.std() == pytest.approx(1, abs=0.2)
+    torch.testing.assert_close(
+        scaling.restore(scaling.standardize(batch.x)) / factor,
+        batch.x / factor,
+        rtol=1e-5,
+        atol=1e-5,
+    )
+
+
+def test_a_spread_that_float32_cannot_hold_is_none():
+    class Nearly(CopyTask):
+        def sample(self, generator=None):
+            values = super().sample(generator)
+            return {**values, "x": 1 + 1e-12 * values["x"].double()}
+
+    (x, *_) = spec_of(Nearly(n=2)).variables
+    assert (x.loc, x.scale) == (1.0, 1.0)
+
+
+def test_a_tiny_variable_is_sampled_at_its_own_scale():
+    class Tiny(CopyTask):
+        def sample(self, generator=None):
+            values = super().sample(generator)
+            return {**values, "x": 1e-9 * values["x"], "y": 1e-9 * values["y"]}
+
+    drawn = tiny_model(Tiny(n=2)).sample(Tiny(n=2), num_samples=64, steps=5)
+    assert 1e-10 < drawn["y"].std() < 1e-8 and drawn["y"].abs().max() < 1e-7
 
 
 def test_moments_become_the_scaling_of_a_model():

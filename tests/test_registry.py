@@ -11,10 +11,10 @@ from problems import BCMF
 
 FILE = """
 import torch
-from gsdm_pyg import GraphicalModel, Problem, Role
+from gsdm_pyg import GraphicalModel, Problem, Role, Size
 
 class {name}(Problem):
-    n: int
+    n: Size
 
     def graphical_model(self):
         graph = GraphicalModel()
@@ -122,3 +122,22 @@ def test_an_unknown_name_lists_the_known_ones_and_the_way_out():
     text = str(error.value)
     assert "'BMCF'" in text and "BCMF" in text.split("Known:")[1]
     assert "path/to/file.py:ClassName" in text
+
+
+def test_without_the_problems_package_the_error_says_where_the_built_in_ones_are(
+    monkeypatch, tmp_path
+):
+    monkeypatch.setattr(Problem, "registry", {})
+    for module in [name for name in sys.modules if name.split(".")[0] == "problems"]:
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setattr(sys, "path", [p for p in sys.path if "site-packages" in p])
+    monkeypatch.chdir(tmp_path)
+    sentence = r"'BCMF'.*built-in problems are in .*run from the repository's folder"
+    with pytest.raises(ValueError, match=sentence):
+        resolve_problem("BCMF")
+
+
+def test_with_the_problems_package_the_error_does_not_send_for_it():
+    with pytest.raises(ValueError) as error:
+        resolve_problem("BMCF")
+    assert "repository" not in str(error.value)

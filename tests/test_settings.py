@@ -92,7 +92,7 @@ def fitted(monkeypatch) -> Callable[..., TrainingSettings]:
     """The settings that `fit` would train with."""
     trained: list[TrainingSettings] = []
     monkeypatch.setattr(
-        "gsdm_pyg.training.train",
+        "gsdm_pyg.training.fit",
         lambda training, run_dir: trained.append(training.settings),
     )
 

@@ -3,25 +3,38 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 
-from lightning.pytorch.utilities.exceptions import MisconfigurationException
-
-from gsdm_pyg.cli import evaluate, sample, train
-from gsdm_pyg.training import TrainingDiverged
-
-_USER_ERRORS = (
-    ValueError,
-    FileNotFoundError,
-    TrainingDiverged,
-    MisconfigurationException,
-)
-
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run `python -m gsdm_pyg`; what the user got wrong ends in one line."""
-    parser = argparse.ArgumentParser(prog="gsdm_pyg", description=__doc__)
+    """Run `gsdm`; what the user got wrong, or an interruption, ends in one line.
+
+    `gsdm`, `python -m gsdm_pyg` and train.py are the same from here on.
+    """
+    # Idle threads of libgomp spin briefly and then sleep: spinning for long, its
+    # default, holds up other programs on a small machine, and these the threads. torch
+    # reads it when it is imported, so all imports come after.
+    os.environ.setdefault("GOMP_SPINCOUNT", "20000")
+    # A console script does not look for modules in the current folder, where `problems`
+    # may be; installed modules come first all the same.
+    if os.getcwd() not in sys.path and "" not in sys.path:
+        sys.path.append(os.getcwd())
+    try:
+        _run(arguments)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        sys.exit(130)
+
+
+def _run(arguments: Sequence[str] | None) -> None:
+    from lightning.fabric.utilities.exceptions import MisconfigurationException
+
+    from gsdm_pyg.cli import evaluate, sample, train
+    from gsdm_pyg.training import TrainingDiverged
+
+    parser = argparse.ArgumentParser(prog="gsdm", description=__doc__)
     commands = parser.add_subparsers(required=True)
     for command in (train, evaluate, sample):
         command.add_parser(commands)
@@ -32,5 +45,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options.settings += rest
     try:
         options.run(options)
-    except _USER_ERRORS as error:
+    except (ValueError, TrainingDiverged, MisconfigurationException) as error:
         sys.exit(f"error: {error}")
+    except OSError as error:
+        sys.exit(f"error: {_sentence(error)}")
+
+
+def _sentence(error: OSError) -> str:
+    """What the system says, such as "No space left on device (got 'out.npz').\""""
+    if error.strerror is None or error.filename is None:
+        return str(error)
+    return f"{error.strerror} (got {str(error.filename)!r})."

@@ -8,6 +8,7 @@ from typing import Any, get_args
 import torch
 import yaml
 
+from gsdm_pyg.files import check_new_file
 from gsdm_pyg.model import GSDM
 from gsdm_pyg.problem import Problem
 from gsdm_pyg.registry import resolve_problem
@@ -20,7 +21,10 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "settings", nargs="*", help="sizes such as m=8; else the largest of training"
     )
-    parser.add_argument("--problem", help="path/to/file.py:ClassName, if not built in")
+    parser.add_argument(
+        "--problem",
+        help="path/to/file.py:ClassName, if not built in; that file is executed",
+    )
     for name, field in SamplerSettings.model_fields.items():
         choices = get_args(field.annotation) or None
         help_text = " ".join((field.description or "").split())
@@ -32,6 +36,23 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", default=device, help="default: %(default)s")
 
 
+def add_overwrite_argument(parser: argparse.ArgumentParser) -> None:
+    """`--overwrite`, for commands that write where the user says."""
+    parser.add_argument(
+        "--overwrite", action="store_true", help="replace files that exist already"
+    )
+
+
+def check_out(options: argparse.Namespace, *suffixes: str) -> None:
+    """Refuse an `--out` that could not be written, before the work."""
+    if options.out.suffix not in suffixes:
+        raise ValueError(
+            f"--out ends in {' or '.join(suffixes)} (got {str(options.out)!r})."
+        )
+    remedy = "choose another name, or pass --overwrite"
+    check_new_file(options.out, "--out", remedy, options.overwrite)
+
+
 def sampler_arguments(options: argparse.Namespace) -> dict[str, Any]:
     """The settings of the sampler that the command line gives."""
     given = {name: getattr(options, name) for name in SamplerSettings.model_fields}
@@ -40,6 +61,14 @@ def sampler_arguments(options: argparse.Namespace) -> dict[str, Any]:
 
 def load_model(options: argparse.Namespace) -> tuple[GSDM, Problem]:
     """The model of a command, and the problem at the sizes that it names."""
+    if options.seed < 0:
+        raise ValueError(f"--seed is a number of at least 0 (got {options.seed}).")
+    try:
+        torch.empty(1, device=options.device)
+    except (RuntimeError, AssertionError):
+        raise ValueError(
+            f"--device names no device of this machine (got {options.device!r})."
+        ) from None
     model = GSDM.from_pretrained(options.model, map_location=options.device)
     return model, _problem(model, options)
 
@@ -48,8 +77,14 @@ def _problem(model: GSDM, options: argparse.Namespace) -> Problem:
     name = options.problem or model.spec.name
     if name is None:
         raise ValueError("This model does not name its problem: pass --problem.")
-    trained = {} if options.problem else model.spec.sizes or {}
-    sizes = {n: s[-1] if isinstance(s, list) else s for n, s in trained.items()}
+    if ":" in name and not options.problem:
+        raise ValueError(
+            "The problem of this model is a Python file, which a model folder cannot "
+            f"ask to execute: pass --problem {name} if you trust that file."
+        )
+    same = _class_name(name) == _class_name(model.spec.name or "")
+    problem = resolve_problem(name)
+    sizes = dict(model.spec.sizes or {}) if same else {}  # ranges at their upper end
     for text in options.settings:
         key, equals, value = text.partition("=")
         if not equals:
@@ -58,11 +93,16 @@ def _problem(model: GSDM, options: argparse.Namespace) -> Problem:
             sizes[key] = yaml.safe_load(value)
         except yaml.YAMLError:
             raise ValueError(f"A size reads name=value (got {text!r}).") from None
-        if isinstance(sizes[key], list):
+        takes_list = problem.size_kinds.get(key) == "sizes"
+        if isinstance(sizes[key], list) and not takes_list:
             raise ValueError(f"Here a size is one number (got {text!r}).")
     try:
-        return resolve_problem(name).family(**sizes).largest()
+        return problem.family(**sizes).largest()
     except TypeError as error:
         raise ValueError(
             f"Give every size of {name}, such as m=8 n=8 k=4 (got {error})."
         ) from error
+
+
+def _class_name(name: str) -> str:
+    return name.rpartition(":")[2]

@@ -10,8 +10,15 @@ from zipfile import BadZipFile
 
 import numpy as np
 
-from gsdm_pyg.cli.arguments import add_model_arguments, load_model, sampler_arguments
+from gsdm_pyg.cli.arguments import (
+    add_model_arguments,
+    add_overwrite_argument,
+    check_out,
+    load_model,
+    sampler_arguments,
+)
 from gsdm_pyg.files import atomic_writer
+from gsdm_pyg.posterior import SamplingInterrupted
 from gsdm_pyg.seeding import keyed_generator
 
 _SUFFIXES = (".npz", ".json")
@@ -27,24 +34,31 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument("--num-samples", type=int, default=1)
     parser.add_argument("--out", type=Path, default=Path("samples.npz"))
+    add_overwrite_argument(parser)
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> None:
     """Write samples by name: [num_samples, *shape] arrays in .npz or .json."""
+    check_out(options, *_SUFFIXES)
+    given = _read_arrays(options.given) if options.given else None
     model, problem = load_model(options)
-    if options.out.suffix not in _SUFFIXES:
-        raise ValueError(f"--out ends in .npz or .json (got {str(options.out)!r}).")
-    samples = model.sample(
-        problem,
-        given=_read_arrays(options.given) if options.given else None,
-        num_samples=options.num_samples,
-        generator=keyed_generator("sample", options.seed),
-        **sampler_arguments(options),
-    )
+    interrupted = False
+    try:
+        samples = model.sample(
+            problem,
+            given=given,
+            num_samples=options.num_samples,
+            generator=keyed_generator("sample", options.seed),
+            **sampler_arguments(options),
+        )
+    except SamplingInterrupted as partial:
+        samples, interrupted = partial.samples, True
     _write_arrays(options.out, {name: v.numpy() for name, v in samples.items()})
     shapes = ", ".join(f"{name} {list(v.shape)}" for name, v in samples.items())
     print(f"{options.out}: {shapes}")
+    if interrupted:
+        raise KeyboardInterrupt
 
 
 def _read_arrays(path: Path) -> dict[str, np.ndarray]:

@@ -3,6 +3,7 @@
 from gsdm_pyg.data.batches import ProblemBatches, to_batch
 from gsdm_pyg.data.given import check_given
 from gsdm_pyg.data.instances import Instances, ProblemData, encode, structure, to_data
+from gsdm_pyg.data.simulations import with_simulations
 
 __all__ = [
     "Instances",
@@ -13,4 +14,5 @@ __all__ = [
     "structure",
     "to_batch",
     "to_data",
+    "with_simulations",
 ]

@@ -14,9 +14,15 @@ from torch_geometric.data import Batch
 from gsdm_pyg.choices import Observe
 from gsdm_pyg.data.instances import Instances, encode, structure
 from gsdm_pyg.embedding_rows import EmbeddingRows
-from gsdm_pyg.problem import Problem, ProblemFamily, graph_of
+from gsdm_pyg.problem import (
+    Problem,
+    ProblemFamily,
+    check_source_argument,
+    graph_of,
+)
 from gsdm_pyg.seeding import keyed_generator
 from gsdm_pyg.settings import DataSettings, GraphOptions
+from gsdm_pyg.simulate import simulate
 
 
 def to_batch(
@@ -28,47 +34,51 @@ def to_batch(
     graph. Only that function's own bookkeeping is missing: `to_data_list` needs it.
     """
     shared = [structure(group.problem, options) for group in groups]
-    counts = [len(group) for group in groups]
+    counts = torch.tensor([len(group) for group in groups])
 
-    def repeat(tensors: list[Tensor], dim: int = 0) -> Tensor:
-        """A tensor per group -> one per graph, concatenated."""
-        each = zip(tensors, counts, strict=True)
-        return torch.cat([t for t, count in each for _ in range(count)], dim)
+    def per_graph(tensors: list[Tensor], dim: int = 0) -> Tensor:
+        """A tensor per group, repeated for each graph and concatenated."""
+        each = zip(tensors, counts.tolist(), strict=True)
+        return torch.cat(
+            [torch.cat([t] * n, dim) if n > 1 else t for t, n in each], dim
+        )
 
-    def sizes(tensors: list[Tensor]) -> tuple[Tensor, Tensor]:
+    def lengths(tensors: list[Tensor]) -> tuple[Tensor, Tensor]:
         """The length of each graph's tensor [B], and where it begins [B + 1]."""
-        length = repeat([torch.tensor([t.size(-1)]) for t in tensors])
+        length = torch.tensor([t.size(-1) for t in tensors]).repeat_interleave(counts)
         return length, torch.cat([length.new_zeros(1), length.cumsum(0)])
 
     edges = [s.edge_index.as_tensor() for s in shared]
-    variable_id = [s.variable_id for s in shared]
-    row_variable = [s.embedding["row_variable"] for s in shared]
-    (num_nodes, node_ptr), (num_edges, _) = sizes(variable_id), sizes(edges)
-    num_rows, row_ptr = sizes(row_variable)
+    num_nodes, node_ptr = lengths([s.variable_id for s in shared])
+    num_edges, _ = lengths(edges)
+    num_rows, row_ptr = lengths([s.embedding["row_variable"] for s in shared])
     graph, total = torch.arange(len(num_nodes)), int(node_ptr[-1])
+    embedding = {
+        key: per_graph([s.embedding[key] for s in shared])  # type: ignore[literal-required]
+        for key in EmbeddingRows.__annotations__
+    }
+    embedding["row_id"] += row_ptr[:-1].repeat_interleave(num_nodes)
+    embedding["row_graph"] += graph.repeat_interleave(num_rows)
     return Batch(
         x=torch.cat([group.x.flatten(0, 1) for group in groups]),
         observed=torch.cat([group.observed.flatten() for group in groups]),
         edge_index=EdgeIndex(
-            repeat(edges, dim=1) + node_ptr[:-1].repeat_interleave(num_edges),
+            per_graph(edges, dim=1) + node_ptr[:-1].repeat_interleave(num_edges),
             sparse_size=(total, total),
             sort_order="col",
             is_undirected=all(s.edge_index.is_undirected for s in shared),
         ).fill_cache_(no_transpose=True),
-        variable_id=repeat(variable_id),
-        embedding=EmbeddingRows(
-            row_id=repeat([s.embedding["row_id"] for s in shared])
-            + row_ptr[:-1].repeat_interleave(num_nodes),
-            row_variable=repeat(row_variable),
-            row_position=repeat([s.embedding["row_position"] for s in shared]),
-            row_graph=graph.repeat_interleave(num_rows),
-        ),
+        variable_id=per_graph([s.variable_id for s in shared]),
+        embedding=embedding,
         batch=graph.repeat_interleave(num_nodes),
         ptr=node_ptr,
     )
 
 
-class ProblemBatches(IterableDataset):
+_OTHERS = ("observe", "options", "seed", "rank", "first_step")
+
+
+class ProblemBatches(IterableDataset[Batch]):
     """Training batches, the one for step i a function of (seed, rank, i) alone.
 
     Args:
@@ -93,13 +103,14 @@ class ProblemBatches(IterableDataset):
         **data: Any,
     ) -> None:
         super().__init__()
-        self.source = source
-        self.data = DataSettings.parse(data, also=("observe", "options", "seed"))
+        self.source = check_source_argument(source)
+        self.data = DataSettings.parse(data, also=_OTHERS)
         self.observe = observe
         self.options = options
         self.seed = seed
         self.rank = rank
         self.first_step = first_step
+        self._drawn: dict[int, tuple[Problem, dict[str, Tensor]]] = {}  # examples
         self.largest = graph_of(source.largest(), options).num_nodes
         max_nodes = self.data.max_nodes
         if max_nodes is not None and max_nodes < self.largest:
@@ -120,39 +131,54 @@ class ProblemBatches(IterableDataset):
         """The batch of training step `step`."""
         generator = keyed_generator("batch", self.seed, self.rank, step)
         if self.data.num_examples is None:
-            groups = self._fresh(generator)
+            groups = self._fresh(step, generator)
         else:
-            groups = self._examples(self.data.num_examples, generator)
+            groups = self._examples(self.data.num_examples, step, generator)
         return to_batch(groups, self.options)
 
-    def _fresh(self, generator: torch.Generator) -> list[Instances]:
+    def _fresh(self, step: int, generator: torch.Generator) -> list[Instances]:
         """New instances, those of one size drawn together."""
         problems, which = self.source.draw_many(self.data.batch_size, generator)
         counts = which[: self._num_fitting(problems, which)].bincount().tolist()
         return [
-            self._instances(problem, problem.sample_batch(count, generator), generator)
+            self._observe(problem, simulate(problem, count, generator, step), generator)
             for problem, count in zip(problems, counts, strict=False)
             if count
         ]
 
     def _examples(
-        self, num_examples: int, generator: torch.Generator
+        self, num_examples: int, step: int, generator: torch.Generator
     ) -> list[Instances]:
         """Some of the finite data set, in which example i is keyed by (seed, i)."""
-        number = torch.randint(
-            num_examples, (self.data.batch_size,), generator=generator
-        )
-        keys = [keyed_generator("example", self.seed, i) for i in number.tolist()]
-        problems = [self.source.draw(key) for key in keys]
+        size = (self.data.batch_size,)
+        numbers = torch.randint(num_examples, size, generator=generator).tolist()
+        examples = [self._example(number, step) for number in numbers]
+        problems = [problem for problem, _ in examples]
         num = self._num_fitting(problems, torch.arange(len(problems)))
+        groups: dict[Problem, list[dict[str, Tensor]]] = {}
+        for problem, values in examples[:num]:
+            groups.setdefault(problem, []).append(values)
         return [
-            self._instances(problem, problem.sample_batch(1, key), generator)
-            for problem, key in zip(problems[:num], keys[:num], strict=True)
+            self._observe(
+                problem,
+                {name: torch.cat([v[name] for v in values]) for name in values[0]},
+                generator,
+            )
+            for problem, values in groups.items()
         ]
 
-    def _instances(
+    def _example(self, number: int, step: int) -> tuple[Problem, dict[str, Tensor]]:
+        """One example of the finite data set, drawn once and kept."""
+        if number not in self._drawn:
+            key = keyed_generator("example", self.seed, number)
+            problem = self.source.draw(key)
+            self._drawn[number] = problem, simulate(problem, 1, key, step)
+        return self._drawn[number]
+
+    def _observe(
         self, problem: Problem, values: dict[str, Tensor], generator: torch.Generator
     ) -> Instances:
+        """Choose what is observed of some instances, and encode them."""
         num = len(next(iter(values.values())))
         observed = problem.observe_batch(num, generator, self.observe)
         return encode(problem, values, observed, self.options)

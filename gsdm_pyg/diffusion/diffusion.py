@@ -142,10 +142,17 @@ class GraphDiffusion(nn.Module):
         batch: Batch,
         sampler: SamplerSettings,
         generator: torch.Generator | None = None,
+        after_evaluation: Callable[[], object] | None = None,
     ) -> Tensor:
         """Values [N, W]: observed nodes as given, the others sampled.
 
         Nodes of unsupervised intermediates stay as they are in the batch.
+
+        Args:
+            batch: The graphs.
+            sampler: How to draw.
+            generator: Source of randomness.
+            after_evaluation: Called after each evaluation of the network.
         """
         nodes = self.nodes(batch)
         x0_hat: Tensor | None = None
@@ -154,6 +161,8 @@ class GraphDiffusion(nn.Module):
             nonlocal x0_hat
             xt = xt * nodes.scaling.columns
             x0_hat = self.denoise(xt, t, batch, nodes, x0_hat)
+            if after_evaluation is not None:
+                after_evaluation()
             return x0_hat
 
         training = self.training

@@ -18,8 +18,8 @@ from gsdm_pyg.choices import Backend
 from gsdm_pyg.nn.adjacency import edge_values, prepare_adjacency
 from gsdm_pyg.nn.fused_attention import fused_attention
 from gsdm_pyg.nn.packed_linear import PackedLinear, copy_stacked, is_plain_product
+from gsdm_pyg.ops.attention import is_fused
 from gsdm_pyg.ops.attention_inputs import unpack_qkv
-from gsdm_pyg.ops.csr_attention import is_fused
 from gsdm_pyg.private_api import has_message_hooks
 
 

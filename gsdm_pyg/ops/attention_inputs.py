@@ -6,7 +6,7 @@ A packed [N, 3, H, C] holds queries, keys and values of one set of nodes.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 from torch import Tensor
 
@@ -47,14 +47,22 @@ class AttentionInputs(NamedTuple):
     def num_src(self) -> int:
         return self.qkv[-1].size(0)
 
-    def flatten(self) -> tuple:
+    def flatten(self) -> tuple[Any, ...]:
         """The arguments of the torch operator, which takes no nested tuples."""
         graph = (self.rowptr, self.col, list(self.transpose))
         return list(self.qkv), *graph, *self.terms, self.scale
 
     @classmethod
     def unflatten(
-        cls, qkv, rowptr, col, transpose, bias, factor, edge, scale
+        cls,
+        qkv: Sequence[Tensor],
+        rowptr: Tensor,
+        col: Tensor,
+        transpose: Sequence[Tensor],
+        bias: Tensor | None,
+        factor: Tensor | None,
+        edge: Tensor | None,
+        scale: float,
     ) -> AttentionInputs:
         return cls(qkv, rowptr, col, transpose, EdgeTerms(bias, factor, edge), scale)
 

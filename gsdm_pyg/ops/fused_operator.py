@@ -8,6 +8,7 @@ through a `torch.autograd.Function`, which costs a fifth of the dispatcher's tim
 
 from importlib.util import find_spec
 from types import ModuleType
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -86,15 +87,17 @@ _INPUTS = "Tensor[] qkv, Tensor rowptr, Tensor col, Tensor[] transpose, "
 _INPUTS += "Tensor? bias, Tensor? factor, Tensor? edge, float scale"
 
 
-def _operator(*flat):
+def _operator(*flat: Any) -> tuple[Tensor, Tensor]:
     return _forward(AttentionInputs.unflatten(*flat))
 
 
-def _operator_backward(grad, out, lse, edge_grad, *flat):
+def _operator_backward(
+    grad: Tensor, out: Tensor, lse: Tensor, edge_grad: bool, *flat: Any
+) -> list[Tensor]:
     return _backward(grad, out, lse, edge_grad, AttentionInputs.unflatten(*flat))
 
 
-def _fake_operator(*flat):
+def _fake_operator(*flat: Any) -> tuple[Tensor, Tensor]:
     """Tensors like those that `_operator` returns."""
     inputs = AttentionInputs.unflatten(*flat)
     q, rows = inputs.qkv[0], inputs.rowptr.size(0) - 1
@@ -103,7 +106,9 @@ def _fake_operator(*flat):
     return q.new_empty(rows, heads, channels), q.new_empty((rows, heads), dtype=accum)
 
 
-def _fake_operator_backward(grad, out, lse, edge_grad, *flat):
+def _fake_operator_backward(
+    grad: Tensor, out: Tensor, lse: Tensor, edge_grad: bool, *flat: Any
+) -> list[Tensor]:
     """Tensors like those that `_operator_backward` returns."""
     inputs = AttentionInputs.unflatten(*flat)
     bias, _, edge = inputs.terms
@@ -115,14 +120,14 @@ def _fake_operator_backward(grad, out, lse, edge_grad, *flat):
     return grads
 
 
-def _save(ctx, inputs: AttentionInputs, output: tuple[Tensor, Tensor]) -> None:
+def _save(ctx: Any, inputs: AttentionInputs, output: tuple[Tensor, Tensor]) -> None:
     """Keep for the backward pass what `_saved` returns."""
     _, rowptr, col, transpose, terms, scale = inputs
     ctx.save_for_backward(*output, rowptr, col, *terms, *transpose, *inputs.qkv)
     ctx.scale, ctx.num_transpose = scale, len(transpose)
 
 
-def _saved(ctx) -> tuple[Tensor, Tensor, AttentionInputs]:
+def _saved(ctx: Any) -> tuple[Tensor, Tensor, AttentionInputs]:
     """out, lse and the inputs."""
     out, lse, rowptr, col, bias, factor, edge, *rest = ctx.saved_tensors
     transpose, qkv = rest[: ctx.num_transpose], rest[ctx.num_transpose :]
@@ -130,18 +135,22 @@ def _saved(ctx) -> tuple[Tensor, Tensor, AttentionInputs]:
     return out, lse, AttentionInputs.unflatten(*flat)
 
 
-def _split_gradients(grads, inputs, edge_grad):
+def _split_gradients(
+    grads: list[Tensor], inputs: AttentionInputs, edge_grad: bool
+) -> tuple[list[Tensor], Tensor | None, Tensor | None]:
     """(gradients of qkv, of the bias, of the edge features), None where missing."""
     dedge = grads.pop() if inputs.terms.edge is not None else None
     dbias = grads.pop() if inputs.terms.bias is not None else None
     return grads, dbias, dedge if edge_grad else None
 
 
-def _setup_context(ctx, inputs, output):
+def _setup_context(
+    ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]
+) -> None:
     _save(ctx, AttentionInputs.unflatten(*inputs), output)
 
 
-def _operator_gradient(ctx, grad, _):
+def _operator_gradient(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Any, ...]:
     edge_grad = ctx.needs_input_grad[6]
     out, lse, inputs = _saved(ctx)
     backward = torch.ops.gsdm_pyg.csr_attention_backward
@@ -150,7 +159,7 @@ def _operator_gradient(ctx, grad, _):
     return grads, None, None, [None] * ctx.num_transpose, dbias, None, dedge, None
 
 
-def _reject_second_derivative(ctx, *grads):
+def _reject_second_derivative(ctx: Any, *grads: Tensor) -> None:
     raise NotImplementedError(
         "csr_attention's fused kernels have no second derivative; pass "
         'backend="reference" to differentiate twice'
@@ -165,14 +174,20 @@ class _EagerAttention(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx, inputs, bias, edge, *qkv):
+    def forward(
+        ctx: Any,
+        inputs: AttentionInputs,
+        bias: Tensor | None,
+        edge: Tensor | None,
+        *qkv: Tensor,
+    ) -> Tensor:
         output = _forward(inputs)
         _save(ctx, inputs, output)
         return output[0]
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx, grad):
+    def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
         edge_grad = ctx.needs_input_grad[2]
         out, lse, inputs = _saved(ctx)
         grads = _backward(grad, out, lse, edge_grad, inputs)

@@ -44,7 +44,9 @@ class ProgressBar(TQDMProgressBar):
         super().__init__()
         self._timer = timer
 
-    def get_metrics(self, trainer: L.Trainer, module: L.LightningModule) -> dict:
+    def get_metrics(
+        self, trainer: L.Trainer, module: L.LightningModule
+    ) -> dict[str, Any]:
         metrics = super().get_metrics(trainer, module)
         metrics.pop("v_num", None)
         rate = metrics.get("nodes/s")
@@ -74,18 +76,44 @@ class LastCheckpoint(Checkpoint):
     """Saves the run every few steps, and at its last step before weights are averaged.
 
     Lightning runs it after all other callbacks, as it is a `Checkpoint`.
+
+    Args:
+        path: The file to write.
+        every: Steps between two checkpoints.
+        validate_every: Steps between two validations, before each of which it saves
+            too: a kill during a long one loses nothing.
     """
 
-    def __init__(self, path: Path, every: int) -> None:
+    def __init__(
+        self, path: Path, every: int, validate_every: int | None = None
+    ) -> None:
         super().__init__()
         self._path = path
-        self._every = every
+        self._intervals = [every, validate_every or every]
+        self._saved = 0  # the step of the last checkpoint
 
     def on_train_batch_end(self, trainer: L.Trainer, *details: Any) -> None:
         step = trainer.global_step
         ended = trainer.should_stop or step == trainer.max_steps
-        if ended or step % self._every == 0:
-            trainer.save_checkpoint(self._path)
+        if ended or any(step % interval == 0 for interval in self._intervals):
+            self._save(trainer)
+
+    def on_exception(
+        self, trainer: L.Trainer, module: L.LightningModule, exception: BaseException
+    ) -> None:
+        """Keep the steps since the last checkpoint where, say, a sampler fails.
+
+        Not where training itself has diverged, nor among several processes, of which
+        the others wait for each other elsewhere.
+        """
+        own = isinstance(exception, ValueError | TypeError | LookupError)
+        alone = trainer.world_size == 1 and trainer.training  # not in a validation
+        if own and alone and trainer.global_step > self._saved:
+            self._save(trainer)
+
+    def _save(self, trainer: L.Trainer) -> None:
+        trainer.save_checkpoint(self._path)
+        self._saved = trainer.global_step
 
 
 class AtomicCheckpointIO(TorchCheckpointIO):
@@ -98,4 +126,9 @@ class AtomicCheckpointIO(TorchCheckpointIO):
         storage_options: Any | None = None,
     ) -> None:
         with atomic_writer(Path(path)) as file:
-            torch.save(checkpoint, file)
+            try:
+                torch.save(checkpoint, file)
+            except RuntimeError as error:  # of torch, after one such as a full disk
+                if isinstance(error.__context__, OSError):
+                    raise error.__context__ from None
+                raise

@@ -22,6 +22,7 @@ from gsdm_pyg.evaluation import evaluate, label
 from gsdm_pyg.problem import Problem, ProblemFamily
 from gsdm_pyg.seeding import keyed_generator
 from gsdm_pyg.settings import TrainingSettings
+from gsdm_pyg.training.interruption import StopOnSignal, ignore_interrupts
 from gsdm_pyg.training.optimizer import build_optimizer
 
 _VALIDATION = 10_000  # validation uses other instances than the final evaluation
@@ -63,13 +64,21 @@ class Training(L.LightningModule):
         )
         self.picture_dir: Path | None = None
         self.timer = Timer(settings.trainer.max_time, verbose=False)
+        self.interruption = StopOnSignal()
+        self.started = False  # whether a step was made
         self._last_time: float | None = None
+        self._lr_factor: tuple[int, float] | None = None  # of a step
 
-    def train_dataloader(self) -> DataLoader:
+    def train_dataloader(self) -> DataLoader[Batch]:
         self.batches.rank = self.global_rank
         self.batches.first_step = self.trainer.global_step
         workers = self.settings.data.num_workers
-        return DataLoader(self.batches, batch_size=None, num_workers=workers)
+        return DataLoader(
+            self.batches,
+            batch_size=None,
+            num_workers=workers,
+            worker_init_fn=ignore_interrupts,
+        )
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         step = self.trainer.global_step
@@ -98,13 +107,26 @@ class Training(L.LightningModule):
     def on_train_start(self) -> None:
         """Set the learning rate: a resumed run may be longer than when it was saved."""
         scheduler: Any = self.lr_schedulers()
+        self._lr_factor = None
         factor = self.lr_factor(self.trainer.global_step)
         groups = scheduler.optimizer.param_groups
         for group, peak in zip(groups, scheduler.base_lrs, strict=True):
             group["lr"] = peak * factor
 
+    def optimizer_step(self, *details: Any, **named: Any) -> None:
+        super().optimizer_step(*details, **named)
+        self.started = True
+
     def lr_factor(self, step: int) -> float:
-        """Linear warm-up, then half a cosine over the run's steps or its time."""
+        """Linear warm-up, then half a cosine over the run's steps or its time.
+
+        One value per step: all parameter groups, and all processes, share it.
+        """
+        if self._lr_factor is None or self._lr_factor[0] != step:
+            self._lr_factor = step, self._compute_lr_factor(step)
+        return self._lr_factor[1]
+
+    def _compute_lr_factor(self, step: int) -> float:
         trainer = self.trainer
         progress = step / trainer.max_steps if trainer.max_steps > 0 else 0.0
         left = self.timer.time_remaining()
@@ -130,11 +152,13 @@ class Training(L.LightningModule):
                 "last checkpoint, which was written before."
             )
 
-    def val_dataloader(self) -> DataLoader:
+    def val_dataloader(self) -> DataLoader[int]:
         return DataLoader(range(len(self.problems)), batch_size=None)  # type: ignore[arg-type]
 
     def validation_step(self, number: int) -> None:
         """Evaluate on one of the problems; each process draws its own instances."""
+        if self.interruption.requested(self.trainer):
+            return
         problem, settings = self.problems[number], self.settings.evaluation
         result = evaluate(
             self.diffusion,

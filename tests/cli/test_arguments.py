@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 
 from gsdm_pyg import GSDM, SamplerSettings
 from gsdm_pyg.cli import main
+from gsdm_pyg.registry import resolve_problem
 from tests.cli.commands import SIZES, refusal, run
 from tests.helpers import USER_PROBLEM, files_of, tiny_model
 
@@ -80,7 +82,7 @@ def test_sampler_of_the_model_is_used_unless_flags_are_given(tmp_path):
     stored = ["--steps=3", "--solver=ddim", "--restarts=1"]
     samples = []
     for flags in ([], stored, ["--steps=4"], ["--solver=ddpm"], ["--restarts=0"]):
-        main(["sample", "model", *SIZES, *flags, "--out=out.json"])
+        main(["sample", "model", *SIZES, *flags, "--out=out.json", "--overwrite"])
         samples.append(Path("out.json").read_text())
     assert samples[0] == samples[1]
     assert len(set(samples)) == 4
@@ -136,3 +138,68 @@ def test_model_that_names_no_problem_asks_for_one(tmp_path):
     assert message == "error: This model does not name its problem: pass --problem."
     run("sample", tmp_path / "nameless", "--problem", "BCMF")
     assert Path("samples.npz").exists()
+
+
+SPYING = (
+    USER_PROBLEM
+    + """
+from pathlib import Path
+Path("ran").touch()
+"""
+)
+
+
+@each_command
+def test_file_that_a_model_folder_names_is_executed_only_if_the_user_names_it_too(
+    command,
+):
+    Path("mine.py").write_text(USER_PROBLEM)
+    family = resolve_problem("mine.py:UserSum").family(n=(1, 3))
+    tiny_model(family).save_pretrained("model")
+    config = Path("model/config.json")
+    config.write_text(config.read_text().replace("mine.py:", "theirs.py:"))
+    Path("theirs.py").write_text(SPYING)
+    message = refusal(command, "model", "n=2")
+    assert "pass --problem theirs.py:UserSum if you trust that file" in message
+    assert not Path("ran").exists()
+    main([command, "model", "--steps=2", "--problem=theirs.py:UserSum"])
+    assert Path("ran").exists()
+
+
+@each_command
+@pytest.mark.parametrize(
+    ("size", "complaint"),
+    [
+        ("abc", "BCMF.m is a size"),
+        (-1, "BCMF.m is a size"),
+        (2.5, "BCMF.m is a size"),
+        (None, "BCMF.m is a size"),
+        ([], "The range of m is [low, high]"),
+        ([1, 2, 3], "The range of m is [low, high]"),
+        ([3, 1], "The range of m is [low, high]"),
+        (["a", "b"], "The range of m is [low, high]"),
+    ],
+)
+def test_odd_sizes_of_a_model_folder_are_refused(
+    model_folder, command, size, complaint
+):
+    shutil.copytree(model_folder, "odd")
+    config = json.loads(Path("odd/config.json").read_text())
+    config["problem"]["sizes"]["m"] = size
+    Path("odd/config.json").write_text(json.dumps(config))
+    assert complaint in refusal(command, "odd")
+
+
+@each_command
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["--device", "gpu0"], "--device names no device of this machine (got 'gpu0')"),
+        (["--device", "cpu:x"], "--device names no device of this machine"),
+        (["--seed", "-1"], "--seed is a number of at least 0 (got -1)"),
+        (["--problem", "notes.txt:A"], "is no Python file (got 'notes.txt')"),
+    ],
+)
+def test_impossible_arguments_are_refused(model_folder, command, arguments, complaint):
+    Path("notes.txt").touch()
+    assert complaint in refusal(command, model_folder, *SIZES, *arguments)

@@ -40,7 +40,7 @@ def test_wrong_command_shows_the_usage(arguments, capsys):
     with pytest.raises(SystemExit) as caught:
         main(arguments)
     assert caught.value.code == 2
-    assert "usage: gsdm_pyg" in capsys.readouterr().err
+    assert "usage: gsdm" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("command", ["train", "evaluate", "sample"])
@@ -48,7 +48,7 @@ def test_every_command_explains_itself(command, capsys):
     with pytest.raises(SystemExit) as caught:
         main([command, "--help"])
     assert caught.value.code == 0
-    assert f"usage: gsdm_pyg {command}" in capsys.readouterr().out
+    assert f"usage: gsdm {command}" in capsys.readouterr().out
 
 
 @pytest.mark.slow
@@ -74,3 +74,13 @@ def test_module_and_script_end_in_one_line_without_a_traceback(tmp_path):
     assert script.returncode == 1
     assert printed.splitlines()[-1].startswith("error: The config file does not exist")
     assert "Traceback" not in printed
+
+
+@pytest.mark.slow
+def test_the_console_command_finds_the_problems_of_the_current_folder(tmp_path):
+    (tmp_path / "problems.py").write_text(USER_PROBLEM)
+    script = "from gsdm_pyg.cli import main; main(['train', 'x.yaml', '--dry-run'])"
+    (tmp_path / "x.yaml").write_text("problem: {name: UserSum, n: 2}")
+    environment = {"PYTHONPATH": "", "PYTHONSAFEPATH": "1"}
+    printed = finish(start("-c", script, cwd=tmp_path, **environment))
+    assert "largest problem: UserSum(n=2)" in printed

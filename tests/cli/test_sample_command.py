@@ -154,7 +154,7 @@ def test_pickled_arrays_are_refused_and_not_loaded(model_folder):
     ("given", "complaint"),
     [
         ({"B": [1]}, "variables A, R, C, E (got 'B')"),
-        ({"E": [1, 2]}, "given['E'] must have the shape (2, 3) (got (2,))"),
+        ({"E": [1, 2]}, "given['E'] must have the shape (2, 3), or"),
         ({"R": [[2, 0, 0], [0, 0, 0]]}, "given['R'] takes classes 0..1"),
         ({"A": [[1.5, 0], [0, 0]]}, "given['A'] takes real numbers in [0, 1]"),
     ],
@@ -168,4 +168,67 @@ def test_impossible_given_is_refused(model_folder, given, complaint):
 
 def test_fewer_than_one_sample_is_refused(model_folder):
     message = refusal("sample", model_folder, *SIZES, "--num-samples", 0)
-    assert "num_samples must be at least 1 (got 0)" in message
+    assert "num_samples must be an integer of at least 1 (got 0)" in message
+
+
+# Where samples go is checked before they are drawn.
+
+
+@pytest.fixture
+def no_model(monkeypatch) -> None:
+    """Fail a test in which a model is loaded."""
+
+    def load(*arguments, **named):
+        raise AssertionError("the model was loaded")
+
+    monkeypatch.setattr(GSDM, "from_pretrained", load)
+
+
+def test_samples_replace_a_file_only_if_asked(model_folder, monkeypatch):
+    Path("samples.npz").write_bytes(b"mine")
+    with monkeypatch.context() as patch:
+        patch.setattr(GSDM, "from_pretrained", None)  # it is not loaded
+        message = refusal("sample", model_folder, *SIZES)
+    assert message == (
+        "error: --out exists already: choose another name, or pass --overwrite "
+        "(got 'samples.npz')."
+    )
+    assert Path("samples.npz").read_bytes() == b"mine"
+    run("sample", model_folder, "--overwrite")
+    with np.load("samples.npz") as samples:
+        assert "E" in samples.files
+
+
+@pytest.mark.parametrize(
+    ("out", "complaint"),
+    [
+        ("folder.npz", "--out is a folder: name a file (got 'folder.npz')"),
+        ("file/out.npz", "--out is below a file"),
+        ("out.csv", "--out ends in .npz or .json (got 'out.csv')"),
+    ],
+)
+def test_impossible_out_is_refused_before_the_work(no_model, out, complaint):
+    Path("folder.npz").mkdir()
+    Path("file").touch()
+    assert complaint in refusal("sample", "model", *SIZES, "--out", out)
+
+
+def test_full_disk_ends_in_one_line(model_folder, monkeypatch):
+    def write(file, **arrays):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(np, "savez_compressed", write)
+    message = refusal("sample", model_folder, *SIZES, "--steps", 2)
+    assert message == "error: No space left on device (got 'samples.npz')."
+    assert list(Path().iterdir()) == []
+
+
+def test_ctrl_c_while_sampling_ends_in_one_line(model_folder, monkeypatch, capsys):
+    def interrupted(*arguments, **named):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(GSDM, "sample", interrupted)
+    with pytest.raises(SystemExit) as caught:
+        run("sample", model_folder)
+    assert caught.value.code == 130
+    assert capsys.readouterr().err == "interrupted\n"

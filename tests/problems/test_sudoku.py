@@ -456,3 +456,61 @@ def test_an_impossible_number_of_clues_is_rejected():
     for clues in (-1, 16, 2.5, "3", True):
         with pytest.raises(ValueError, match=r"clues is .* from 0 to 15 .*\(got "):
             Sudoku(a=2, b=2, clues=clues)
+
+
+# clues that contradict each other
+
+
+def clues(problem, digits):
+    """`values` and `known` of a grid that is blank except for {cell: digit}."""
+    values = torch.zeros(problem.n, problem.n, dtype=torch.double)
+    known = torch.zeros(problem.n, problem.n, dtype=torch.bool)
+    for cell, digit in digits.items():
+        values[cell], known[cell] = digit, True
+    return {"cells": values}, {"cells": known}
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "shared"),
+    [((1, 0), (1, 7), "row"), ((0, 2), (8, 2), "column"), ((3, 4), (5, 3), "block")],
+)
+def test_clues_that_repeat_a_digit_are_refused_by_their_cells(first, second, shared):
+    problem = Sudoku()
+    problem.check_given(*clues(problem, {first: 4, second: 5}))
+    with pytest.raises(ValueError) as caught:
+        problem.check_given(*clues(problem, {first: 4, second: 4, (8, 8): 1}))
+    message = str(caught.value)
+    assert f"cells {first} and {second} share a {shared}" in message
+    assert message.endswith("(got 4 in both).")
+
+
+def test_zeros_for_blank_cells_are_refused_with_what_to_write_instead():
+    problem = Sudoku()
+    values = {"cells": torch.zeros(9, 9)}
+    values["cells"][0, 0] = 5
+    known = {"cells": torch.ones(9, 9, dtype=torch.bool)}
+    with pytest.raises(ValueError, match=r"0\.\.8 here, NaN.*0 does not mean blank"):
+        problem.check_given(values, known)
+
+
+def test_blank_cells_and_complete_grids_contradict_nothing():
+    problem, everywhere = Sudoku(a=2, b=3), torch.ones(6, 6, dtype=torch.bool)
+    problem.check_given({}, {"cells": ~everywhere})
+    problem.check_given({"cells": torch.zeros(6, 6)}, {"cells": ~everywhere})
+    for _ in range(5):
+        problem.check_given(problem.sample(), {"cells": everywhere})
+
+
+def test_clues_of_many_puzzles_are_checked_together():
+    problem = Sudoku()
+    fine, wrong = clues(problem, {(0, 0): 1}), clues(problem, {(0, 0): 1, (0, 1): 1})
+    values, known = (
+        {"cells": torch.stack([first["cells"], second["cells"]])}
+        for first, second in zip(fine, wrong, strict=True)
+    )
+    with pytest.raises(ValueError, match="clues of puzzle 1 contradict"):
+        problem.check_given(values, known)
+
+
+def test_a_sudoku_has_blocks_of_three_by_three_by_default():
+    assert Sudoku() == Sudoku(a=3, b=3) and Sudoku().n == 9

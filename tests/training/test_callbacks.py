@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import multiprocessing
 import os
 import signal
@@ -90,3 +92,22 @@ def test_run_that_ends_between_two_marks_writes_a_last_checkpoint(tmp_path, limi
         assert saved["global_step"] == int(limit[-1])
     current, averaged = saved["current_model_state"], saved["state_dict"]
     assert any(not torch.equal(current[name], averaged[name]) for name in current)
+
+
+class FullDisk(io.BytesIO):
+    def write(self, content) -> int:
+        if self.tell() + len(content) > 1000:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return super().write(content)
+
+
+def test_full_disk_is_reported_as_such_with_the_name_of_the_checkpoint(
+    tmp_path, monkeypatch
+):
+    save = torch.save
+    monkeypatch.setattr(torch, "save", lambda saved, file: save(saved, FullDisk()))
+    path = tmp_path / "last.ckpt"
+    with pytest.raises(OSError, match="No space left") as caught:
+        AtomicCheckpointIO().save_checkpoint({"x": torch.zeros(10_000)}, path)
+    assert caught.value.filename == str(path)
+    assert files_of(tmp_path) == {}

@@ -9,7 +9,7 @@ import time
 import pytest
 import torch
 
-from gsdm_pyg import Problem
+from gsdm_pyg import ProblemBatches
 from tests.helpers import (
     ROOT,
     assert_identical,
@@ -76,22 +76,6 @@ def test_killed_and_resumed_run_ends_with_the_weights_of_one_never_interrupted(
     assert (whole / "metrics.json").read_text() == (killed / "metrics.json").read_text()
 
 
-STOPPING = """
-from pathlib import Path
-from problems import BCMF
-
-
-class Stopping(BCMF):
-    draws = 0
-
-    def sample_batch(self, num, generator=None):
-        type(self).draws += num
-        if Path("stop").exists() and type(self).draws > 256 + 2 * 6:
-            raise ValueError("stopped in the seventh step")
-        return super().sample_batch(num, generator)
-"""
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "sections",
@@ -105,22 +89,21 @@ class Stopping(BCMF):
     ids=["fresh", "worker", "finite", "budget", "adamw"],
 )
 def test_run_that_failed_resumes_bit_for_bit(tmp_path, monkeypatch, sections):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "stopping.py").write_text(STOPPING)
-    config = write_config(
-        tmp_path / "tiny.yaml",
-        problem={"name": f"{tmp_path / 'stopping.py'}:Stopping"},
-        evaluation=NO_EVALUATION,
-        **sections,
-    )
+    config = write_config(tmp_path / "tiny.yaml", evaluation=NO_EVALUATION, **sections)
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     train_here(config, "--run-dir", whole)
-    (tmp_path / "stop").touch()
-    Problem.registry["Stopping"].draws = 0
-    with pytest.raises(SystemExit, match="stopped in the seventh step"):
-        train_here(config, "--run-dir", parts)
-    (tmp_path / "stop").unlink()
-    assert checkpoint_of(parts)["global_step"] == 4
+    batch = ProblemBatches.batch
+
+    def fail(batches, step):
+        if step == 6:
+            raise ValueError("stopped in the seventh step")
+        return batch(batches, step)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ProblemBatches, "batch", fail)
+        with pytest.raises(SystemExit, match="stopped in the seventh step"):
+            train_here(config, "--run-dir", parts)
+    assert checkpoint_of(parts)["global_step"] == 5  # batches are drawn ahead
     train_here(config, "--run-dir", parts, "--resume")
     assert_identical(exported_weights(whole), exported_weights(parts))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
 from gsdm_pyg.settings import SettingsError, TrainingSettings
@@ -53,6 +55,43 @@ def test_fit_writes_logs_checkpoints_and_pictures_into_its_folder(tmp_path):
     )
     names = {path.name for path in (tmp_path / "run").iterdir()}
     assert names == {"csv", "tensorboard", "checkpoints", "pictures"}
+
+
+def test_fit_refuses_a_folder_that_is_not_empty_and_leaves_it_alone(tmp_path):
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(ValueError) as caught:
+        tiny_model(FAMILY).fit(run_dir=tmp_path, max_steps=1, accelerator="cpu")
+    assert str(caught.value) == (
+        f"The run folder is not empty: choose another (got {str(tmp_path)!r})."
+    )
+    assert files_of(tmp_path) == {"notes.txt": b"mine"}
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_fit_that_could_not_start_leaves_its_folder_as_it_was(tmp_path, exists):
+    run_dir = tmp_path / "run"
+    if exists:
+        run_dir.mkdir()
+    with pytest.raises(ValueError, match="abacus"):
+        tiny_model(FAMILY).fit(run_dir=run_dir, max_steps=1, accelerator="abacus")
+    assert run_dir.exists() == exists
+    assert files_of(tmp_path) == {}
+
+
+@pytest.mark.slow
+def test_training_works_outside_of_the_main_thread():
+    model, errors = tiny_model(FAMILY), []
+
+    def fit() -> None:
+        try:
+            model.fit(max_steps=1, batch_size=1, accelerator="cpu")
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=fit)
+    thread.start()
+    thread.join()
+    assert errors == []
 
 
 @pytest.mark.slow

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from numba import cfunc, types
+from numba.core import event
 
 from gsdm_pyg.ops.cpu import (
     backward_edge_kernels,
@@ -46,15 +47,34 @@ def _source_digest() -> str:
     return digest.hexdigest()[:12]
 
 
+_CACHED = "is cached on disk"
+_NOT_CACHED = (
+    "cannot be cached on disk: set NUMBA_CACHE_DIR to a folder that can be written to, "
+    "or every process compiles again"
+)
+
+
 @cache
-def _announce_compilation() -> None:
-    """Log once, before the first kernel, that a new machine has to compile."""
-    cache = Path(__file__).with_name("__pycache__")
-    if not any(cache.glob(f"*{_source_digest()}*")):
-        logger.warning(
-            "Compiling the CPU kernels: the first use of each number of channels and "
-            "dtype takes some seconds and is cached on disk."
-        )
+def _announce_compilation(future: str) -> None:
+    """Log, once in a process, that a kernel is being compiled."""
+    logger.warning(
+        "Compiling the CPU kernels: the first use of each number of channels and dtype "
+        "takes some seconds and %s.",
+        future,
+    )
+
+
+class _Announcer(event.Listener):
+    """Hears of Numba's compiler at work, which loading from its cache is not."""
+
+    def __init__(self, future: str) -> None:
+        self._future = future
+
+    def on_start(self, event: event.Event) -> None:
+        _announce_compilation(self._future)
+
+    def on_end(self, event: event.Event) -> None:
+        pass
 
 
 @cache
@@ -64,15 +84,19 @@ def compiled(name: str, *options: int | str | bool) -> int:
     Each specialization has a name, and so files in Numba's cache, of its own: processes
     can write to the cache at the same time.
     """
-    _announce_compilation()
     function = KERNELS[name](*options)
     label = "_".join(str(part) for part in (name, *options, _source_digest()))
     function.__name__ = function.__qualname__ = label
-    signature = types.void(types.int64)
-    kernel: Any
     try:
-        kernel = cfunc(signature, cache=True, error_model="numpy")(function)
-    except RuntimeError:  # no directory to cache in
-        kernel = cfunc(signature, error_model="numpy")(function)
+        kernel = _load_or_compile(function, cached=True)
+    except (RuntimeError, OSError):  # no folder to cache in, or no space there
+        kernel = _load_or_compile(function, cached=False)
     LOADED_KERNELS.append(kernel)
     return kernel.address
+
+
+def _load_or_compile(function: Callable, cached: bool) -> Any:
+    announcer = _Announcer(_CACHED if cached else _NOT_CACHED)
+    with event.install_listener("numba:run_pass", announcer):
+        make = cfunc(types.void(types.int64), cache=cached, error_model="numpy")
+        return make(function)

@@ -6,11 +6,16 @@ On the CPU one kernel reads x and writes y, and of all tensors [N, D] its backwa
 only x. Elsewhere, and inside `torch.compile`, torch's own operators are used.
 """
 
+from typing import Any
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from gsdm_pyg.ops.fused_operator import cpu
+try:
+    from gsdm_pyg.ops import cpu
+except ImportError:  # Numba is missing
+    cpu = None  # type: ignore[assignment]
 
 
 def node_norm(
@@ -78,7 +83,16 @@ class _FusedNorm(torch.autograd.Function):
     """The kernels and their gradient."""
 
     @staticmethod
-    def forward(ctx, x, weight, shift, table, row_id, silu, eps):
+    def forward(
+        ctx: Any,
+        x: Tensor,
+        weight: Tensor,
+        shift: Tensor,
+        table: Tensor | None,
+        row_id: Tensor | None,
+        silu: bool,
+        eps: float,
+    ) -> Tensor:
         inputs = cpu.norm.NormInputs(x, weight, shift, table, row_id)
         y, stats = cpu.norm.forward(inputs, silu, eps)
         ctx.save_for_backward(stats, *inputs)
@@ -87,14 +101,15 @@ class _FusedNorm(torch.autograd.Function):
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx, dy):
-        stats, *inputs = ctx.saved_tensors
-        inputs = cpu.norm.NormInputs(*inputs)
+    def backward(ctx: Any, dy: Tensor) -> tuple[Any, ...]:
+        stats, *saved = ctx.saved_tensors
+        inputs = cpu.norm.NormInputs(*saved)
         dx, dweight, dshift = cpu.norm.backward(
             dy.contiguous(), inputs, ctx.silu, stats
         )
         dtable = None
         if inputs.table is not None and ctx.needs_input_grad[3]:
+            assert inputs.row_id is not None  # they come together
             index = inputs.row_id[:, None].expand_as(dx)
             dtable = torch.zeros_like(inputs.table).scatter_add_(0, index, dx)
         return dx, dweight, dshift, dtable, None, None, None

@@ -1,0 +1,127 @@
+"""Sampling by name: the progress of its evaluations."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+import torch
+
+from gsdm_pyg import GraphDiffusion, SamplerSettings, posterior
+from gsdm_pyg.evaluation import EvaluationInterrupted
+from gsdm_pyg.posterior import SamplingInterrupted
+from gsdm_pyg.problem import graph_of
+from problems import BCMF
+from tests.helpers import tiny_model
+
+PROBLEM = BCMF(m=2, n=3, k=2)
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def bars(monkeypatch) -> list:
+    """Every progress bar that is made."""
+    made = []
+
+    class Bar(posterior.tqdm):
+        def __init__(self, *arguments, **named):
+            super().__init__(*arguments, **named)
+            self.count = 0
+            made.append(self)
+
+        def update(self, n=1):
+            self.count += n
+            return super().update(n)
+
+    monkeypatch.setattr(posterior, "tqdm", Bar)
+    return made
+
+
+@pytest.mark.parametrize("restarts", [0, 3])
+@pytest.mark.parametrize("steps", [2, 5])
+def test_bar_counts_the_evaluations_of_all_batches(bars, monkeypatch, steps, restarts):
+    monkeypatch.setattr("sys.stderr", Terminal())
+    model = tiny_model()
+    nodes = model.check_problem(PROBLEM).num_nodes
+    calls = []
+    model.diffusion.denoiser.register_forward_hook(lambda *_: calls.append(1))
+    sampler = {"steps": steps, "restarts": restarts}
+    model.sample(PROBLEM, num_samples=3, max_nodes=2 * nodes, **sampler)
+    (bar,) = bars
+    expected = 2 * SamplerSettings(**sampler).evaluations  # batches of 2 and 1
+    assert bar.count == bar.total == len(calls) == expected
+
+
+def test_bar_appears_in_a_terminal_only_after_some_seconds_and_leaves_nothing(
+    bars, monkeypatch
+):
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stderr", terminal)
+    tiny_model().evaluate(PROBLEM, 1, steps=2)
+    assert terminal.getvalue() == ""
+    (bar,) = bars
+    assert bar.delay == 3
+    assert not bar.leave
+
+
+def test_nothing_is_drawn_where_there_is_no_terminal(bars, monkeypatch):
+    monkeypatch.setattr("sys.stderr", io.StringIO())
+    tiny_model().sample(PROBLEM, steps=2)
+    assert [bar.disable for bar in bars] == [True]
+
+
+def interrupt_at(monkeypatch, call):
+    """Ctrl-C in the given call of `GraphDiffusion.sample`."""
+    sample, calls = GraphDiffusion.sample, []
+
+    def interrupted(*arguments, **named):
+        calls.append(1)
+        if len(calls) == call:
+            raise KeyboardInterrupt
+        return sample(*arguments, **named)
+
+    monkeypatch.setattr(GraphDiffusion, "sample", interrupted)
+
+
+def test_ctrl_c_leaves_the_samples_of_finished_batches(monkeypatch):
+    problem = BCMF(m=2, n=3, k=2)
+    model = tiny_model(problem)
+    nodes = graph_of(problem).num_nodes
+    given, at = {"E": torch.ones(2, 3)}, {"steps": 1, "generator": 0}
+    whole = model.sample(problem, given, 6, max_nodes=2 * nodes, **at)
+    interrupt_at(monkeypatch, 3)
+    with pytest.raises(SamplingInterrupted) as caught:
+        model.sample(problem, given, 6, max_nodes=2 * nodes, **at)
+    assert torch.equal(caught.value.samples["A"], whole["A"][:4])
+
+
+def test_ctrl_c_leaves_whole_instances_of_several(monkeypatch):
+    problem = BCMF(m=2, n=3, k=2)
+    model, nodes = tiny_model(problem), graph_of(problem).num_nodes
+    interrupt_at(monkeypatch, 3)
+    with pytest.raises(SamplingInterrupted) as caught:
+        given = {"E": torch.ones(3, 2, 3)}
+        model.sample(problem, given, 3, max_nodes=2 * nodes, steps=1)
+    assert caught.value.samples["A"].shape == (1, 3, 2, 2)
+
+
+def test_ctrl_c_leaves_the_scores_of_finished_instances(monkeypatch):
+    problem = BCMF(m=2, n=3, k=2)
+    model, nodes = tiny_model(problem), graph_of(problem).num_nodes
+    interrupt_at(monkeypatch, 2)
+    with pytest.raises(EvaluationInterrupted) as caught:
+        model.evaluate(problem, 5, max_nodes=3 * nodes, steps=1)
+    assert len(caught.value.result.samples) == 3
+    assert caught.value.result.metrics["rmse"] > 0
+
+
+def test_ctrl_c_before_the_first_batch_is_finished_leaves_nothing(monkeypatch):
+    problem = BCMF(m=2, n=3, k=2)
+    interrupt_at(monkeypatch, 1)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        tiny_model(problem).sample(problem, steps=1)
+    assert type(caught.value) is KeyboardInterrupt
