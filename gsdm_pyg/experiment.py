@@ -69,12 +69,20 @@ class Experiment:
         rows: dict[str, dict[str, Any]] = {}
         self._export(run_dir, effort, rows)
         print(f"model folder: {run_dir / 'model'}")
-        for problem in self.training.problems:
-            result = self._evaluate(problem)
-            rows[label(problem)] = as_json(result.metrics)
-            self._export(run_dir, effort, rows)
-            count = self.config.evaluation.pictures
-            result.save_pictures(count, run_dir / "pictures", "final")
+        try:
+            for problem in self.training.problems:
+                result = self._evaluate(problem)
+                rows[label(problem)] = as_json(result.metrics)
+                self._export(run_dir, effort, rows)
+                count = self.config.evaluation.pictures
+                result.save_pictures(count, run_dir / "pictures", "final")
+        except KeyboardInterrupt:
+            done, all_ = len(rows), len(self.training.problems)
+            print(
+                f"evaluated {done} of {all_} problems; for the others: "
+                f"gsdm evaluate {run_dir / 'model'}"
+            )
+            raise
         self._draw_mask(run_dir / "pictures")
         return None
 

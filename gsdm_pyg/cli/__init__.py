@@ -47,6 +47,11 @@ def _run(arguments: Sequence[str] | None) -> None:
         options.run(options)
     except (ValueError, TrainingDiverged, MisconfigurationException) as error:
         sys.exit(f"error: {error}")
+    except (MemoryError, RuntimeError) as error:
+        if not isinstance(error, MemoryError) and "allocate" not in str(error):
+            raise
+        reason = " ".join(str(error).split())[-100:]
+        sys.exit(f"error: There is not enough memory for this size (got {reason}).")
     except OSError as error:
         sys.exit(f"error: {_sentence(error)}")
 

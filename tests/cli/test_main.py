@@ -9,7 +9,7 @@ import pytest
 
 from gsdm_pyg.cli import main
 from gsdm_pyg.registry import resolve_problem
-from tests.cli.commands import SIZES
+from tests.cli.commands import SIZES, refusal
 from tests.helpers import (
     ROOT,
     USER_PROBLEM,
@@ -84,3 +84,8 @@ def test_the_console_command_finds_the_problems_of_the_current_folder(tmp_path):
     environment = {"PYTHONPATH": "", "PYTHONSAFEPATH": "1"}
     printed = finish(start("-c", script, cwd=tmp_path, **environment))
     assert "largest problem: UserSum(n=2)" in printed
+
+
+def test_a_size_beyond_the_memory_ends_in_one_line(model_folder):
+    message = refusal("sample", model_folder, "m=1000000000000", "n=3", "k=2")
+    assert message.startswith("error: There is not enough memory for this size")
