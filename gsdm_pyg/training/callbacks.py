@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ from lightning.pytorch.plugins.io import TorchCheckpointIO
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from gsdm_pyg.files import atomic_writer
+
+logger = logging.getLogger("gsdm_pyg")
 
 
 class EMA(WeightAveraging):
@@ -112,7 +115,23 @@ class LastCheckpoint(Checkpoint):
             self._save(trainer)
 
     def _save(self, trainer: L.Trainer) -> None:
-        trainer.save_checkpoint(self._path)
+        """Write the checkpoint; a full disk does not end training.
+
+        Several processes wait for each other here, so there it does.
+        """
+        try:
+            trainer.save_checkpoint(self._path)
+        except OSError as error:
+            if trainer.world_size > 1:
+                raise
+            logger.warning(
+                "The checkpoint of step %d was not written: %s (got %r). Training goes "
+                "on; a kill would lose the steps since the last one.",
+                trainer.global_step,
+                error.strerror or error,
+                str(self._path),
+            )
+            return
         self._saved = trainer.global_step
 
 

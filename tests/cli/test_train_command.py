@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from gsdm_pyg import GSDM
 from gsdm_pyg.cli import train as train_command
 from gsdm_pyg.config import load_config
 from gsdm_pyg.run_folder import new_run
@@ -202,18 +203,31 @@ def test_start_that_failed_leaves_no_run_folder(tmp_path):
 
 
 @pytest.mark.slow
-def test_full_disk_while_training_ends_in_one_line_and_keeps_the_run(
-    tmp_path, monkeypatch
+def test_checkpoints_that_cannot_be_written_do_not_cost_the_model(
+    tmp_path, monkeypatch, caplog
 ):
     def save(checkpoint, file):
         raise OSError(28, "No space left on device")
 
-    config = write_config(tmp_path / "tiny.yaml")
     monkeypatch.setattr(torch, "save", save)
-    message = refusal("train", config)
-    path = "runs/tiny/checkpoints/last.ckpt"
+    train_here(write_config(tmp_path / "tiny.yaml"))
+    warned = [r.getMessage() for r in caplog.records if r.name == "gsdm_pyg"]
+    assert "step 4 was not written: No space left on device" in warned[0]
+    assert "runs/tiny/checkpoints/last.ckpt" in warned[0]
+    assert not Path("runs/tiny/checkpoints/last.ckpt").exists()
+    GSDM.from_pretrained("runs/tiny/model")
+
+
+@pytest.mark.slow
+def test_full_disk_while_exporting_ends_in_one_line(tmp_path, monkeypatch):
+    def write(folder, contents):
+        raise OSError(28, "No space left on device", str(folder / "config.json"))
+
+    monkeypatch.setattr("gsdm_pyg.model_folder.write_folder", write)
+    message = refusal("train", write_config(tmp_path / "tiny.yaml"))
+    path = "runs/tiny/model/config.json"
     assert message == f"error: No space left on device (got {path!r})."
-    assert Path("runs/tiny/csv").is_dir()
+    assert Path("runs/tiny/checkpoints/last.ckpt").is_file()  # to resume from
 
 
 SPINCOUNT = """
