@@ -32,6 +32,8 @@ def check_by_name(method: Method, values: Any) -> None:
 def as_values(method: Method, name: str, value: Any) -> Tensor:
     """Real numbers as a tensor, from an array of NumPy, a list or a number, too."""
     try:
+        if np.ma.is_masked(value):  # torch would drop the mask
+            raise ValueError("masked entries")
         tensor = torch.as_tensor(value)
     except (TypeError, ValueError, RuntimeError) as error:
         raise ValueError(

@@ -224,6 +224,10 @@ WRONG = {
         batch(drawing_many(outer)),
         r"sample_batch\(\) of Drawn\(n=3\) must draw 'x'.*\(got 1\.\d+ at training st",
     ),
+    "masked": (
+        batch(drawing({"z": np.ma.masked_array([0, 1, 1], mask=[1, 0, 0])})),
+        r"must return an array of numbers for 'z'",
+    ),
     "one number from a batch": (
         lambda: drawing_many(lambda v: {**v, "s": 1.0}).sample(),
         r"sample_batch\(\) .* first dimension of instances for 's' \(got 1\.0\)",
