@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from gsdm_pyg.nn import Denoiser, StructuredAttentionConv
     from gsdm_pyg.plotting import matrix_figure
     from gsdm_pyg.problem import Problem, ProblemFamily, graph_of
+    from gsdm_pyg.programs import ProgramProblem, factor, let, observe, program, sample
     from gsdm_pyg.seeding import keyed_generator
     from gsdm_pyg.settings import GraphOptions, ModelSettings, SamplerSettings
     from gsdm_pyg.sizes import Size, Sizes
@@ -35,6 +36,7 @@ _PUBLIC = {  # module -> names, in the order of the data flow
     "graphical_model": ["GraphicalModel"],
     "plotting": ["matrix_figure"],
     "problem": ["Problem", "ProblemFamily", "graph_of"],
+    "programs": ["ProgramProblem", "factor", "let", "observe", "program", "sample"],
     "data": ["ProblemBatches", "to_data"],
     "nn": ["Denoiser", "StructuredAttentionConv"],
     "diffusion": ["GraphDiffusion"],
@@ -59,6 +61,12 @@ __all__ = [  # noqa: RUF022, the order of the data flow
     "Problem",
     "ProblemFamily",
     "graph_of",
+    "ProgramProblem",
+    "factor",
+    "let",
+    "observe",
+    "program",
+    "sample",
     "ProblemBatches",
     "to_data",
     "Denoiser",

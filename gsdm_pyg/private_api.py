@@ -4,7 +4,19 @@
 pyproject.toml bounds these versions.
 """
 
-from torch import nn
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch._subclasses import FakeTensor
+from torch.distributions import Distribution
+from torch.utils._python_dispatch import TorchDispatchMode as TorchDispatchMode
 from torch_geometric import EdgeIndex
 from torch_geometric.nn import MessagePassing
 
@@ -44,3 +56,82 @@ def has_module_hooks(module: nn.Module) -> bool:
         or module._backward_hooks
         or module._backward_pre_hooks
     )
+
+
+def is_zero_tensor(x: Tensor) -> bool:
+    """Whether x is one of autograd's zeros: it has a size, but no memory.
+
+    torch has no public name for them, and `x.is_contiguous()` is true.
+    """
+    return x._is_zerotensor()
+
+
+def is_functional(x: Tensor) -> bool:
+    """Whether `torch.func.functionalize` wraps x: its storage has no memory.
+
+    torch has no public name for that, and `x.untyped_storage()` does not fail.
+    """
+    return torch._is_functional_tensor(x)
+
+
+def is_fake(x: Tensor) -> bool:
+    """Whether x has a shape and no numbers, as while torch.export reads a model."""
+    return isinstance(x, FakeTensor)
+
+
+def dense_attention(
+    q: Tensor, k: Tensor, v: Tensor, scale: float
+) -> tuple[Tensor, Tensor]:
+    """softmax(scale q k^T) v on the CPU, [B, H, n, C], and its log-sum-exp [B, H, n].
+
+    It is what `scaled_dot_product_attention` calls, which does not return the
+    log-sum-exp that the gradient needs.
+    """
+    attention = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+    out, lse = attention(q, k, v, 0.0, False, attn_mask=None, scale=scale)
+    return out, lse
+
+
+def dense_attention_backward(
+    grad: Tensor,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    out: Tensor,
+    lse: Tensor,
+    scale: float,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Gradients of q, k and v, from the results of `dense_attention`."""
+    backward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
+    inputs = (grad, q, k, v, out, lse)
+    return backward(*inputs, 0.0, False, attn_mask=None, scale=scale)
+
+
+def arguments_by_name(
+    function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> tuple[dict[str, Any], bool]:
+    """The arguments of an ATen operator by name, and whether it changes one of them.
+
+    Operators have no public signature.
+    """
+    schema = function._schema
+    arguments = {}
+    for position, argument in enumerate(schema.arguments):
+        value = argument.default_value if argument.has_default_value() else None
+        value = kwargs.get(argument.name, value)
+        arguments[argument.name] = args[position] if position < len(args) else value
+    return arguments, schema.is_mutable
+
+
+@contextmanager
+def without_validation() -> Iterator[None]:
+    """Make distributions that do not look at their parameters, as vmap cannot.
+
+    There is a public method to set this, and none to read what it was.
+    """
+    before = Distribution._validate_args
+    Distribution.set_default_validate_args(False)
+    try:
+        yield
+    finally:
+        Distribution.set_default_validate_args(before)

@@ -68,7 +68,7 @@ class Problem(metaclass=_ProblemType):
     partial: ClassVar[Sequence[str]] = ()  # metrics that only some instances have
     size_kinds: ClassVar[Mapping[str, Kind]] = {}  # fields that are Size or Sizes
 
-    def __init_subclass__(cls) -> None:
+    def __init_subclass__(cls, register: bool = True) -> None:
         super().__init_subclass__()
         if "__init__" in vars(cls):
             raise TypeError(
@@ -83,7 +83,8 @@ class Problem(metaclass=_ProblemType):
         dataclass(frozen=True)(cls)
         cls.size_kinds = {**cls.size_kinds, **size_fields(cls)}
         cls.reference = None
-        Problem.registry[cls.__name__] = cls
+        if register:
+            Problem.registry[cls.__name__] = cls
 
     def __post_init__(self) -> None:
         for field in fields(self):  # type: ignore[arg-type]

@@ -1,0 +1,133 @@
+"""Draw data from a program: many instances at once, by `torch.func.vmap`."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+from torch.distributions import Distribution
+
+from gsdm_pyg.private_api import without_validation
+from gsdm_pyg.programs.errors import ProgramError, line_of
+from gsdm_pyg.programs.sites import Handler, Site, handled_by
+
+logger = logging.getLogger("gsdm_pyg")
+
+TRIES = 1000  # draws per accepted instance, beyond which a condition is too rare
+
+Program = Callable[[], object]
+Values = dict[str, Tensor]
+Entries = dict[str, dict[tuple[int, ...], Tensor]]
+
+
+class Drawer(Handler):
+    """Draws every variable, and remembers it."""
+
+    def __init__(self) -> None:
+        self.entries: Entries = {}
+        self.accepted: Tensor | None = None  # whether all conditions hold so far
+
+    def draw(self, site: Site, distribution: Distribution, shape: torch.Size) -> Tensor:
+        return self.compute(site, distribution.sample(shape))
+
+    def compute(self, site: Site, value: Tensor) -> Tensor:
+        self.entries.setdefault(site.variable, {})[site.entry or ()] = value
+        return value
+
+    def constrain(self, condition: Tensor) -> None:
+        holds = condition.all()
+        self.accepted = holds if self.accepted is None else self.accepted & holds
+
+
+def draw_batch(program: Program, num: int, vectorized: bool) -> Values:
+    """`num` instances: an array [num, *shape] per variable.
+
+    Args:
+        program: The program at one size.
+        num: How many instances.
+        vectorized: Whether to run the program once for all of them.
+    """
+    drawn, accepted = _draw(program, num, vectorized)
+    if accepted is None:
+        return drawn
+    parts, found, tried = [], 0, 0
+    while True:
+        parts.append({name: value[accepted] for name, value in drawn.items()})
+        found, tried = found + int(accepted.sum()), tried + len(accepted)
+        if found >= num:
+            joined = {n: torch.cat([part[n] for part in parts]) for n in drawn}
+            return {name: value[:num] for name, value in joined.items()}
+        if tried > TRIES * max(found, 1):
+            raise ProgramError(
+                "factor() draws instances again until its conditions hold, and here "
+                f"they hardly ever do ({found} of {tried} draws): state conditions "
+                "that hold by construction, or draw from a narrower distribution."
+            )
+        share = max(found, 1) / tried
+        more = min(math.ceil(1.2 * (num - found) / share) + 1, 100 * num)
+        drawn, accepted = _draw(program, more, vectorized)
+        assert accepted is not None  # as before
+
+
+def _draw(program: Program, num: int, vectorized: bool) -> tuple[Values, Tensor | None]:
+    """`num` instances, and which of them satisfy all conditions."""
+    drawers: list[Drawer] = []
+
+    def run(_: Tensor) -> list[Tensor]:
+        drawer = Drawer()
+        with handled_by(drawer):
+            program()
+        drawers.append(drawer)
+        flags = [] if drawer.accepted is None else [drawer.accepted]
+        return [x for parts in drawer.entries.values() for x in parts.values()] + flags
+
+    numbers = torch.empty(num, 0)
+    with torch.no_grad():
+        if vectorized:
+            with without_validation():
+                drawn = torch.func.vmap(run, randomness="different")(numbers)
+        else:
+            runs = [run(number) for number in numbers]
+            drawn = [torch.stack(parts) for parts in zip(*runs, strict=True)]
+    values, rest = {}, iter(drawn)
+    for name, parts in drawers[0].entries.items():
+        values[name] = _join({at: next(rest) for at in parts})
+    return values, next(rest, None)
+
+
+def _join(entries: dict[tuple[int, ...], Tensor]) -> Tensor:
+    """Entries [num, *entry_shape] of a variable -> [num, *shape]."""
+    if () in entries:
+        return entries[()]
+    lead = [max(index) + 1 for index in zip(*entries, strict=True)]
+    every = itertools.product(*map(range, lead))
+    return torch.stack([entries[at] for at in every], 1).unflatten(1, lead)
+
+
+def can_vectorize(program: Program, name: str) -> bool:
+    """Whether the program runs for many instances at once; if not, a warning says why.
+
+    Args:
+        program: The program at one size.
+        name: Its name, for the warning.
+    """
+    state = torch.random.get_rng_state()
+    try:
+        _draw(program, 2, vectorized=True)
+    except (RuntimeError, ValueError) as failure:
+        reason = str(failure).strip().splitlines()[0]
+        logger.warning(
+            "The program %s is run instance by instance, which is slower: torch.func."
+            "vmap cannot run it for many at once (%s): %s",
+            name,
+            line_of(failure.__traceback__),
+            reason,
+        )
+        return False
+    finally:
+        torch.random.set_rng_state(state)
+    return True

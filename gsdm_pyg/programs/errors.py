@@ -1,0 +1,68 @@
+"""Errors and warnings that name the line of a program."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import sys
+import threading
+from pathlib import Path
+from types import FrameType, TracebackType
+
+import torch
+
+_LIBRARIES = tuple(
+    str(Path(module.__file__ or "").parent)
+    for module in (torch, contextlib, threading, dataclasses)
+)
+_PACKAGE = str(Path(__file__).parents[1])
+
+
+class ProgramError(ValueError):
+    """A program that cannot be run or traced; the message says where and why."""
+
+
+def error(message: str) -> ProgramError:
+    """The error, with the line of the program that is being executed."""
+    line = current_line()
+    return ProgramError(f"{line}: {message}" if line else message)
+
+
+def current_line() -> str:
+    """Where the program is: "file.py, line 3", or nothing."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and _is_library(frame.f_code.co_filename):
+        frame = frame.f_back
+    return "" if frame is None else _place(frame.f_code.co_filename, frame.f_lineno)
+
+
+def line_of(traceback: TracebackType | None) -> str:
+    """Where an exception left the program."""
+    place = ""
+    while traceback is not None:
+        file = traceback.tb_frame.f_code.co_filename
+        if not _is_library(file):
+            place = _place(file, traceback.tb_lineno)
+        traceback = traceback.tb_next
+    return place
+
+
+def inside_distributions() -> bool:
+    """Whether torch.distributions, and not the program itself, is at work."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if "/torch/distributions/" in file:
+            return True
+        if not _is_library(file):
+            return False
+        frame = frame.f_back
+    return False
+
+
+def _is_library(file: str) -> bool:
+    return file.startswith((*_LIBRARIES, _PACKAGE, "<frozen", "<string"))
+
+
+def _place(file: str, line: int) -> str:
+    return f"{Path(file).name}, line {line}"

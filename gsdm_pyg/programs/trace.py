@@ -1,0 +1,230 @@
+"""Trace a program: its variables, and which of their elements depend on which."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.distributions import Distribution
+
+from gsdm_pyg.graphical_model import GraphicalModel
+from gsdm_pyg.programs.dependence import Dependence
+from gsdm_pyg.programs.domains import domain_of, domain_of_value
+from gsdm_pyg.programs.errors import ProgramError, current_line, error
+from gsdm_pyg.programs.random_state import seeded
+from gsdm_pyg.programs.rows import Ints, Rows, identity
+from gsdm_pyg.programs.sites import Handler, Site, handled_by
+from gsdm_pyg.seeding import keyed_generator
+from gsdm_pyg.variables import Categorical, Domain, Role
+
+logger = logging.getLogger("gsdm_pyg")
+
+
+@dataclass
+class TracedVariable:
+    """A variable as the program has named it so far, whole or entry by entry."""
+
+    role: Role
+    domain: Domain
+    entry_shape: tuple[int, ...]
+    line: str
+    first_nodes: dict[tuple[int, ...], int] = field(default_factory=dict)  # by entry
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """The shape of the whole variable; all entries must be there."""
+        entries = np.array(list(self.first_nodes)).reshape(len(self.first_nodes), -1)
+        lead = tuple((entries.max(0) + 1).tolist())
+        if len(entries) != int(np.prod(lead)):
+            every = itertools.product(*map(range, lead))
+            missing = next(entry for entry in every if entry not in self.first_nodes)
+            raise ProgramError(
+                f"Variable {name!r} must have all entries up to its last one: name "
+                f"{name}{list(missing)} too, {self.line} (got {len(entries)} of "
+                f"{int(np.prod(lead))})."
+            )
+        return (*lead, *self.entry_shape)
+
+    def nodes(self, name: str) -> Ints:
+        """The numbers of its nodes while tracing, in row-major order."""
+        shape = self.shape(name)
+        num_entry = int(np.prod(self.entry_shape))
+        lead = shape[: len(shape) - len(self.entry_shape)]
+        first = [
+            self.first_nodes[entry] for entry in itertools.product(*map(range, lead))
+        ]
+        return (np.array(first)[:, None] + np.arange(num_entry)).reshape(-1)
+
+
+class Tracer(Handler):
+    """Turns statements into nodes and edges."""
+
+    def __init__(self) -> None:
+        self.dependence = Dependence()
+        self.variables: dict[str, TracedVariable] = {}
+        self.values: list[Tensor] = []  # keeps the memory of named tensors
+        self.parents: list[tuple[Rows, int]] = []  # of nodes from a first one on
+        self.conditions: list[Rows] = []
+
+    def draw(self, site: Site, distribution: Distribution, shape: torch.Size) -> Tensor:
+        value = distribution.sample(shape)
+        with self.dependence.pause():
+            domain = domain_of(site, distribution, self.dependence.is_random)
+        return self._add(site, value, domain)
+
+    def compute(self, site: Site, value: Tensor) -> Tensor:
+        return self._add(site, value, domain_of_value(site, value))
+
+    def constrain(self, condition: Tensor) -> None:
+        rows = self.dependence.rows(condition)
+        if not rows:
+            raise error(
+                "factor() takes a condition on variables of the program: this one "
+                f"depends on none (got {condition!r:.60})."
+            )
+        self.conditions.append(rows)
+
+    def _add(self, site: Site, value: Tensor, domain: Domain) -> Tensor:
+        """New nodes for the elements of a value; what follows depends on them alone."""
+        rows = self.dependence.rows(value)
+        shape, num = tuple(value.shape), value.numel()
+        if not num:
+            raise error(f"Variable {str(site)!r} has no elements (got shape {shape}).")
+        entry = site.entry or ()
+        known = self.variables.get(site.variable)
+        if known is None:
+            known = TracedVariable(site.role, domain, shape, current_line())
+            self.variables[site.variable] = known
+        first_entry = next(iter(known.first_nodes), entry)
+        if entry in known.first_nodes or len(entry) != len(first_entry):
+            raise error(
+                f"Every variable has a name of its own, and every entry an index: "
+                f"{site.variable!r} is named before, {known.line} (got {str(site)!r})."
+            )
+        if isinstance(domain, Categorical) and isinstance(known.domain, Categorical):
+            classes = max(domain.num_classes, known.domain.num_classes)
+            domain = known.domain = Categorical(classes)
+        found = (site.role, type(domain), shape)
+        if found != (known.role, type(known.domain), known.entry_shape):
+            raise error(
+                f"All entries of {site.variable!r} have one shape, role and kind of "
+                f"domain, {known.entry_shape}, {known.role.value} and {known.domain} "
+                f"(got {shape}, {site.role.value} and {domain} for {str(site)!r})."
+            )
+        first = self.dependence.add_nodes(num)
+        known.first_nodes[entry] = first
+        self.parents.append((rows, first))
+        with self.dependence.pause():
+            value = value.detach().clone(memory_format=torch.contiguous_format)
+            self.dependence.write(value, identity(first, num))
+        self.values.append(value)
+        return value
+
+
+def trace(program: Callable[[], object], name: str) -> GraphicalModel:
+    """The graph of a program, from one run.
+
+    Args:
+        program: The program at one size, without arguments.
+        name: Its name, for errors.
+    """
+    tracer = Tracer()
+    following = tracer.dependence.follow()
+    with seeded(keyed_generator("trace")), handled_by(tracer), following:
+        program()
+    if not tracer.variables:
+        raise ProgramError(
+            f"The program {name} names no variable: call sample(), let() or observe() "
+            "in it (got an empty program)."
+        )
+    return _graph(tracer)
+
+
+def _graph(tracer: Tracer) -> GraphicalModel:
+    graph = GraphicalModel()
+    new_id = np.full(tracer.dependence.num_nodes, -1)
+    for name, variable in tracer.variables.items():
+        shape = variable.shape(name)
+        ids = graph.add_variable(name, shape, variable.domain, variable.role)
+        new_id[variable.nodes(name)] = ids.reshape(-1).numpy()
+    children, parents = [], []
+    for rows, first in tracer.parents:
+        children.append(rows.element + first)
+        parents.append(rows.node)
+    child, parent = np.concatenate(children), np.concatenate(parents)
+    named = new_id[parent] >= 0
+    if named.any():
+        edges = torch.from_numpy(np.stack([parent[named], child[named]]))
+        graph.connect(*torch.from_numpy(new_id)[edges])
+    for clique in _cliques(tracer, child[~named], parent[~named]):
+        graph.factor(torch.from_numpy(new_id[clique]))
+    _warn_of_unused(graph, tracer)
+    return graph
+
+
+def _cliques(tracer: Tracer, child: Ints, hidden: Ints) -> list[Ints]:
+    """Factors as arrays [F, n] of nodes: of conditions, and of unnamed draws.
+
+    An unnamed draw that several nodes depend on makes them dependent on each other.
+    """
+    order = np.argsort(hidden, kind="stable")
+    child, hidden = child[order], hidden[order]
+    groups = _split(hidden, child)
+    is_named = np.ones(tracer.dependence.num_nodes, dtype=bool)
+    is_named[hidden] = False
+    holders = dict(zip(np.unique(hidden).tolist(), groups, strict=True))
+    for rows in tracer.conditions:
+        for nodes in _split(rows.element, rows.node):
+            members = [
+                [node] if is_named[node] else holders[node].tolist()
+                for node in nodes.tolist()
+                if is_named[node] or node in holders
+            ]
+            groups.append(np.unique(np.concatenate([*members, []])).astype(np.int64))
+    return _by_length([group for group in groups if group.size > 1])
+
+
+def _split(key: Ints, value: Ints) -> list[Ints]:
+    """The values of each key; keys are sorted."""
+    borders = np.flatnonzero(np.diff(key)) + 1
+    return np.split(value, borders) if key.size else []
+
+
+def _by_length(groups: Sequence[Ints]) -> list[Ints]:
+    """Distinct groups, those of one length as one array; none is part of another."""
+    kept: list[Ints] = []
+    containing: dict[int, list[set[int]]] = {}  # node -> larger groups with it
+    for group in sorted(groups, key=len, reverse=True):
+        members = set(group.tolist())
+        first = next(iter(members))
+        if any(members <= larger for larger in containing.get(first, ())):
+            continue
+        for node in members:
+            containing.setdefault(node, []).append(members)
+        kept.append(group)
+    lengths = sorted({group.size for group in kept})
+    return [np.stack([g for g in kept if g.size == size]) for size in lengths]
+
+
+def _warn_of_unused(graph: GraphicalModel, tracer: Tracer) -> None:
+    """A variable that is linked to no other may be a mistake."""
+    if len(graph.variables) < 2:
+        return
+    owner = torch.arange(len(graph.variables)).repeat_interleave(
+        torch.tensor([v.num_nodes for v in graph.variables.values()])
+    )
+    links = owner[torch.cat([graph.edges(), graph.factor_pairs()], 1)]
+    linked = torch.zeros(len(graph.variables), dtype=torch.bool)
+    linked[links[:, links[0] != links[1]]] = True
+    for number, (name, variable) in enumerate(graph.variables.items()):
+        if not linked[number]:
+            logger.warning(
+                "Variable %r is linked to no other variable: nothing depends on it, "
+                "and it depends on nothing (%s).",
+                name,
+                tracer.variables[variable.name].line,
+            )
