@@ -24,8 +24,14 @@ from gsdm_pyg.posterior import (
     SamplingInterrupted,
     sample_posterior,
 )
-from gsdm_pyg.problem import Problem, ProblemFamily, check_source_argument
+from gsdm_pyg.problem import (
+    Problem,
+    ProblemFamily,
+    check_source_argument,
+    graph_of,
+)
 from gsdm_pyg.problem_spec import ProblemSpec
+from gsdm_pyg.programs.doctor import check_depth
 from gsdm_pyg.seeding import as_generator
 from gsdm_pyg.settings import (
     EvaluationSettings,
@@ -83,6 +89,9 @@ class GSDM(nn.Module):
     ) -> Self:
         """A model with fresh weights for a problem or a family of sizes.
 
+        Warns if information cannot travel from every observation to every latent in
+        that many layers, see `gsdm_pyg.programs.doctor`.
+
         Args:
             source: The problem; means and standard deviations come from 256 draws.
             simulations: Instances to take them from, and to train on, instead: an array
@@ -95,6 +104,10 @@ class GSDM(nn.Module):
             source = _simulated(source, simulations)
         model = cls(ProblemSpec.of(source, chosen.graph), chosen, backend=backend)
         model.source = source
+        largest = graph_of(source.largest(), chosen.graph)
+        warning = check_depth(largest, chosen.layers, chosen.graph)
+        if warning is not None:
+            logger.warning(warning)
         return model
 
     def fit(

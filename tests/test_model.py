@@ -148,7 +148,7 @@ def test_a_pattern_that_training_never_showed_warns_exactly_once(warnings):
         {"E": torch.ones(2, 3), "A": torch.tensor([[nan, 1.0], [nan, nan]])},
     ]
     for num_models, given in enumerate(patterns, start=1):
-        model = tiny_model(PROBLEM)
+        model = tiny_model(PROBLEM, layers=4)
         for pattern in (given, {}, {"A": torch.zeros(2, 2)}):
             draw(model, pattern, steps=1)
         assert len(warnings()) == num_models, given
@@ -157,10 +157,10 @@ def test_a_pattern_that_training_never_showed_warns_exactly_once(warnings):
 
 
 def test_patterns_of_training_do_not_warn(warnings):
-    model = tiny_model(PROBLEM)
+    model = tiny_model(PROBLEM, layers=4)
     draw(model, {"E": torch.ones(2, 3)}, steps=1)
     draw(model, {"E": torch.ones(2, 3), "A": torch.full((2, 2), nan)}, steps=1)
-    mixed = tiny_model(PROBLEM, observe="mixed")
+    mixed = tiny_model(PROBLEM, layers=4, observe="mixed")
     for given in ({}, {"A": torch.zeros(2, 2)}, {"E": torch.ones(2, 3)}):
         draw(mixed, given, steps=1)
     assert warnings() == []
