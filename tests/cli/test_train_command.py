@@ -210,7 +210,7 @@ def test_checkpoints_that_cannot_be_written_do_not_cost_the_model(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(torch, "save", save)
-    train_here(write_config(tmp_path / "tiny.yaml"))
+    train_here(write_config(tmp_path / "tiny.yaml"), "model.layers=4")  # deep enough
     warned = [r.getMessage() for r in caplog.records if r.name == "gsdm_pyg"]
     assert "step 4 was not written: No space left on device" in warned[0]
     assert "runs/tiny/checkpoints/last.ckpt" in warned[0]
