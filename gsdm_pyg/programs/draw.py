@@ -14,6 +14,7 @@ from torch.distributions import Distribution
 from gsdm_pyg.private_api import without_validation
 from gsdm_pyg.programs.errors import ProgramError, line_of
 from gsdm_pyg.programs.sites import Handler, Site, handled_by
+from gsdm_pyg.programs.vectorized import NewTensors, draw_vectorized
 
 logger = logging.getLogger("gsdm_pyg")
 
@@ -27,11 +28,14 @@ Entries = dict[str, dict[tuple[int, ...], Tensor]]
 class Drawer(Handler):
     """Draws every variable, and remembers it."""
 
-    def __init__(self) -> None:
+    def __init__(self, vectorized: bool = False) -> None:
+        self.vectorized = vectorized
         self.entries: Entries = {}
         self.accepted: Tensor | None = None  # whether all conditions hold so far
 
     def draw(self, site: Site, distribution: Distribution, shape: torch.Size) -> Tensor:
+        if self.vectorized:
+            return self.compute(site, draw_vectorized(distribution, shape))
         return self.compute(site, distribution.sample(shape))
 
     def compute(self, site: Site, value: Tensor) -> Tensor:
@@ -78,7 +82,7 @@ def _draw(program: Program, num: int, vectorized: bool) -> tuple[Values, Tensor 
     drawers: list[Drawer] = []
 
     def run(_: Tensor) -> list[Tensor]:
-        drawer = Drawer()
+        drawer = Drawer(vectorized)
         with handled_by(drawer):
             program()
         drawers.append(drawer)
@@ -88,18 +92,18 @@ def _draw(program: Program, num: int, vectorized: bool) -> tuple[Values, Tensor 
     numbers = torch.empty(num, 0)
     with torch.no_grad():
         if vectorized:
-            with without_validation():
+            with without_validation(), NewTensors():
                 drawn = torch.func.vmap(run, randomness="different")(numbers)
         else:
             runs = [run(number) for number in numbers]
             drawn = [torch.stack(parts) for parts in zip(*runs, strict=True)]
     values, rest = {}, iter(drawn)
     for name, parts in drawers[0].entries.items():
-        values[name] = _join({at: next(rest) for at in parts})
+        values[name] = join_entries({at: next(rest) for at in parts})
     return values, next(rest, None)
 
 
-def _join(entries: dict[tuple[int, ...], Tensor]) -> Tensor:
+def join_entries(entries: dict[tuple[int, ...], Tensor]) -> Tensor:
     """Entries [num, *entry_shape] of a variable -> [num, *shape]."""
     if () in entries:
         return entries[()]

@@ -6,14 +6,19 @@ import contextlib
 import dataclasses
 import sys
 import threading
+from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType, TracebackType
 
 import torch
 
-_LIBRARIES = tuple(
-    str(Path(module.__file__ or "").parent)
-    for module in (torch, contextlib, threading, dataclasses)
+_PYRO = find_spec("pyro")  # optional
+_LIBRARIES = (
+    *[
+        str(Path(module.__file__ or "").parent)
+        for module in (torch, contextlib, threading, dataclasses)
+    ],
+    *((_PYRO and _PYRO.submodule_search_locations) or ()),
 )
 _PACKAGE = str(Path(__file__).parents[1])
 
@@ -48,11 +53,11 @@ def line_of(traceback: TracebackType | None) -> str:
 
 
 def inside_distributions() -> bool:
-    """Whether torch.distributions, and not the program itself, is at work."""
+    """Whether torch's or Pyro's distributions, and not the program, are at work."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         file = frame.f_code.co_filename
-        if "/torch/distributions/" in file:
+        if "/torch/distributions/" in file or "/pyro/distributions/" in file:
             return True
         if not _is_library(file):
             return False
