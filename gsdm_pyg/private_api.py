@@ -6,11 +6,7 @@ pyproject.toml bounds these versions.
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
-
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -107,20 +103,35 @@ def dense_attention_backward(
     return backward(*inputs, 0.0, False, attn_mask=None, scale=scale)
 
 
+class Arguments(NamedTuple):
+    """The arguments of an ATen operator."""
+
+    by_name: dict[str, Any]
+    changed: list[str]  # those that the operator changes in place
+    out: list[str]  # those of `out=`, which it only fills
+
+
 def arguments_by_name(
     function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
-) -> tuple[dict[str, Any], bool]:
-    """The arguments of an ATen operator by name, and whether it changes one of them.
+) -> Arguments:
+    """The arguments of an ATen operator by name, and what it does to them.
 
     Operators have no public signature.
     """
-    schema = function._schema
-    arguments = {}
-    for position, argument in enumerate(schema.arguments):
+    by_name, changed, out = {}, [], []
+    for position, argument in enumerate(function._schema.arguments):
+        name = argument.name
         value = argument.default_value if argument.has_default_value() else None
-        value = kwargs.get(argument.name, value)
-        arguments[argument.name] = args[position] if position < len(args) else value
-    return arguments, schema.is_mutable
+        value = kwargs.get(name, value)
+        by_name[name] = args[position] if position < len(args) else value
+        written = argument.alias_info is not None and argument.alias_info.is_write
+        # Batch normalization changes these, and its signature does not say so.
+        hidden = function.namespace == "aten" and name.startswith("running_")
+        if argument.is_out:
+            out.append(name)
+        elif written or hidden:
+            changed.append(name)
+    return Arguments(by_name, changed, out)
 
 
 @contextmanager
