@@ -9,6 +9,7 @@ import zlib
 from pathlib import Path
 
 from gsdm_pyg.problem import Problem
+from gsdm_pyg.programs.foppl import from_foppl
 
 _NOT_HERE = (
     " The built-in problems are in the folder problems/ of the repository of gsdm_pyg "
@@ -20,8 +21,10 @@ def resolve_problem(name: str) -> type[Problem]:
     """The problem class called `name`, or the one at `path/to/file.py:ClassName`.
 
     A bare name is looked up among the problems imported so far and then in a package
-    `problems` on the import path.
+    `problems` on the import path. `path/to/file.foppl` is a FOPPL program.
     """
+    if name.endswith(".foppl"):
+        return from_foppl(Path(name))
     if ":" in name:
         return _load(name)
     if name not in Problem.registry and importlib.util.find_spec("problems"):
@@ -31,7 +34,7 @@ def resolve_problem(name: str) -> type[Problem]:
         hint = "" if importlib.util.find_spec("problems") else _NOT_HERE
         raise ValueError(
             f"No problem is called {name!r}. Known: {known}. Or name a file: "
-            f"path/to/file.py:ClassName.{hint}"
+            f"path/to/file.py:ClassName, or path/to/file.foppl.{hint}"
         )
     return Problem.registry[name]
 
