@@ -14,7 +14,7 @@ from torch.distributions import Distribution
 from gsdm_pyg.private_api import without_validation
 from gsdm_pyg.programs.errors import ProgramError, line_of
 from gsdm_pyg.programs.sites import Handler, Site, handled_by
-from gsdm_pyg.programs.vectorized import NewTensors, draw_vectorized
+from gsdm_pyg.programs.vectorized import draw_vectorized, vectorizing
 
 logger = logging.getLogger("gsdm_pyg")
 
@@ -92,7 +92,7 @@ def _draw(program: Program, num: int, vectorized: bool) -> tuple[Values, Tensor 
     numbers = torch.empty(num, 0)
     with torch.no_grad():
         if vectorized:
-            with without_validation(), NewTensors():
+            with without_validation(), vectorizing():
                 drawn = torch.func.vmap(run, randomness="different")(numbers)
         else:
             runs = [run(number) for number in numbers]

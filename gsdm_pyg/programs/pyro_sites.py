@@ -87,12 +87,12 @@ class Recorder(Messenger):
                 "no distribution: mask observed sites only (got a mask that is not "
                 "True everywhere)."
             )
-        given = role is Role.OBSERVED and isinstance(value, Tensor)
         discrete = bool(getattr(fn, "has_enumerate_support", False))
-        shape = _expanded(message).shape()
-        line = current_line()
+        computed = role is Role.INTERMEDIATE
+        shape = value.shape if computed else _expanded(message).shape()
+        given = role is Role.OBSERVED and isinstance(value, Tensor)
         data = value if given else None
-        self.sites.append(PyroSite(name, line, role, shape, discrete, data))
+        self.sites.append(PyroSite(name, current_line(), role, shape, discrete, data))
 
 
 class DataCheck(Messenger):
@@ -113,7 +113,7 @@ class DataCheck(Messenger):
     def _pyro_sample(self, message: Message) -> None:
         if not isinstance(message["fn"], Distribution):
             return
-        value = message["fn"].sample()
+        value = _computed(message)
         if (self.dependence.rows(value).node < self.num_data).any():
             raise error(
                 f"Site {message['name']!r} depends on the data of an observed site, "
@@ -148,11 +148,12 @@ class Statements(Messenger):
             _check_mask(name, mask)
         observed = name in self.plan.observed
         if _is_delta(fn):
-            value = fn.sample()
-            message["value"] = (observe if observed else let)(variable, value)
+            message["value"] = (observe if observed else let)(
+                variable, _computed(message)
+            )
         else:
             statement = observe if observed else sample
-            message["value"] = statement(variable, _expanded(message))
+            message["value"] = statement(variable, _unmasked(_expanded(message)))
         message["done"] = True
 
 
@@ -245,6 +246,15 @@ def _role(message: Message) -> Role:
     return Role.INTERMEDIATE if computed else Role.LATENT
 
 
+def _computed(message: Message) -> Tensor:
+    """The value that `pyro.deterministic` names, or else a draw.
+
+    Plates enlarge the distribution of pyro.deterministic, but not its value.
+    """
+    named = _role(message) is Role.INTERMEDIATE and message["value"] is not None
+    return message["value"] if named else message["fn"].sample()
+
+
 def _expanded(message: Message) -> Any:
     """The distribution of a site, as large as the data of `obs=`.
 
@@ -257,6 +267,13 @@ def _expanded(message: Message) -> Any:
     with suppress(RuntimeError):  # data that do not fit: Pyro will say so
         batch = torch.broadcast_shapes(batch, fn.batch_shape)
     return fn if batch == fn.batch_shape else fn.expand(batch)
+
+
+def _unmasked(fn: Any) -> Any:
+    """The distribution without masks, which change no draw."""
+    while isinstance(fn, MaskedDistribution):
+        fn = fn.base_dist
+    return fn
 
 
 def _is_delta(fn: Distribution) -> bool:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -45,7 +47,20 @@ def draw_vectorized(distribution: Distribution, shape: torch.Size) -> Tensor:
     return distribution.sample(shape)
 
 
-class NewTensors(TorchFunctionMode):
+@contextmanager
+def vectorizing() -> Iterator[None]:
+    """Make distributions draw numbers that vmap can batch.
+
+    torch's remarks about functions that it batches one by one are not passed on: they
+    draw correctly, and a user cannot change them.
+    """
+    with warnings.catch_warnings(), _NewTensors():
+        warnings.filterwarnings("ignore", "There is a performance drop", UserWarning)
+        warnings.filterwarnings("ignore", "An output with one or more", UserWarning)
+        yield
+
+
+class _NewTensors(TorchFunctionMode):
     """Makes distributions draw new numbers where they fill an empty tensor by them.
 
     That tensor is one for all instances, so vmap cannot fill it by different numbers.
