@@ -172,6 +172,11 @@ def test_calls_in_several_places_make_several_variables():
     assert names(text) == {"draw1.z": (), "draw2.z": (3,)}
 
 
+def test_numbers_count_the_statements_without_a_name():
+    text = "(let [z (sample (normal 0 1))] [(sample (normal z 1))])"
+    assert names(text) == {"z": (), "sample1": ()}
+
+
 def test_statements_of_one_name_share_a_variable():
     text = """
         (let [first-state (sample ["z" 0] (normal 0 1))]

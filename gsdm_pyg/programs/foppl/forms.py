@@ -19,7 +19,7 @@ def bindings_of(group: Group) -> list[tuple[str, Form]]:
     names, forms = group.items[::2], group.items[1::2]
     if len(names) != len(forms):
         raise group.place.error(
-            "Names and values stand in turn, [name value ...] "
+            "Names and values alternate, [name value ...] "
             f"(got {len(group.items)} of them)."
         )
     return [(symbol_name(name), form) for name, form in zip(names, forms, strict=True)]

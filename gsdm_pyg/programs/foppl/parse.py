@@ -188,12 +188,13 @@ class _Parser:
         scope: Scope,
         hint: str | None,
     ) -> Site:
-        self._sites[statement] += 1
-        base = hint if hint and hint != "_" else f"{statement}{self._sites[statement]}"
-        name, number = base, 1
+        if hint is None or hint == "_":
+            self._sites[statement] += 1
+            hint = f"{statement}{self._sites[statement]}"
+        name, number = hint, 1
         while name in self._taken:
             number += 1
-            name = f"{base}_{number}"
+            name = f"{hint}_{number}"
         self._taken.add(name)
         return Site(form.place, statement, name, self.body(form.items[1:], scope))
 
