@@ -6,7 +6,9 @@ from __future__ import annotations
 from typing import Literal
 
 Embedding = Literal["exchangeable", "array", "independent", "shared"]
+EdgeKinds = Literal["auto", "learned", "ignored"]
 Edges = Literal["structured", "complete", "random", "directed"]
+ProgramIntermediates = Literal["named", "all"]
 Intermediates = Literal["keep", "drop", "unsupervised"]
 Observe = Literal["roles", "mixed"]
 Schedule = Literal["paper", "linear", "cosine"]
@@ -14,3 +16,4 @@ DiscreteLoss = Literal["cross_entropy", "squared"]
 ContinuousLoss = Literal["x0", "v"]
 Solver = Literal["ddpm", "ddim", "dpm++", "dpm++_sde", "unipc"]
 Backend = Literal["auto", "fused", "scatter"]
+Flow = Literal["source_to_target", "target_to_source"]

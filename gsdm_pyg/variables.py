@@ -91,6 +91,12 @@ class Categorical:
     num_classes: int
 
     def __post_init__(self) -> None:
+        if isinstance(self.num_classes, Tensor) and self.num_classes.dim():
+            raise ValueError(
+                "This Categorical is the domain of a variable, which takes the number "
+                "of its classes; the distribution is torch.distributions.Categorical "
+                f"(got a tensor of shape {tuple(self.num_classes.shape)})."
+            )
         num_classes = whole_number(self.num_classes)
         if num_classes is None:
             raise ValueError(

@@ -5,7 +5,9 @@ from __future__ import annotations
 import itertools
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,7 +16,9 @@ from torch.distributions import Distribution
 from gsdm_pyg.private_api import without_validation
 from gsdm_pyg.programs.errors import ProgramError, line_of
 from gsdm_pyg.programs.sites import Handler, Site, handled_by
+from gsdm_pyg.programs.subexpressions import Subexpressions
 from gsdm_pyg.programs.vectorized import draw_vectorized, vectorizing
+from gsdm_pyg.variables import Role
 
 logger = logging.getLogger("gsdm_pyg")
 
@@ -28,8 +32,11 @@ Entries = dict[str, dict[tuple[int, ...], Tensor]]
 class Drawer(Handler):
     """Draws every variable, and remembers it."""
 
-    def __init__(self, vectorized: bool = False) -> None:
+    def __init__(
+        self, vectorized: bool, subexpressions: Mapping[int, str] | None = None
+    ) -> None:
         self.vectorized = vectorized
+        self.subexpressions = subexpressions or {}
         self.entries: Entries = {}
         self.accepted: Tensor | None = None  # whether all conditions hold so far
 
@@ -42,20 +49,34 @@ class Drawer(Handler):
         self.entries.setdefault(site.variable, {})[site.entry or ()] = value
         return value
 
+    def name_result(self, call: int, function: str, value: Tensor) -> Tensor:
+        """Remember the result of a function that is a variable without a name."""
+        name = self.subexpressions.get(call)
+        if name is None:
+            return value
+        return self.compute(Site(name, None, Role.INTERMEDIATE, None), value)
+
     def constrain(self, condition: Tensor) -> None:
         holds = condition.all()
         self.accepted = holds if self.accepted is None else self.accepted & holds
 
 
-def draw_batch(program: Program, num: int, vectorized: bool) -> Values:
+def draw_batch(
+    program: Program,
+    num: int,
+    vectorized: bool,
+    subexpressions: Mapping[int, str] | None = None,
+) -> Values:
     """`num` instances: an array [num, *shape] per variable.
 
     Args:
         program: The program at one size.
         num: How many instances.
         vectorized: Whether to run the program once for all of them.
+        subexpressions: Variables that the program does not name, see `trace`.
     """
-    drawn, accepted = _draw(program, num, vectorized)
+    options = vectorized and num > 1, subexpressions or {}
+    drawn, accepted = _draw(program, num, *options)
     if accepted is None:
         return drawn
     parts, found, tried = [], 0, 0
@@ -73,26 +94,32 @@ def draw_batch(program: Program, num: int, vectorized: bool) -> Values:
             )
         share = max(found, 1) / tried
         more = min(math.ceil(1.2 * (num - found) / share) + 1, 100 * num)
-        drawn, accepted = _draw(program, more, vectorized)
+        drawn, accepted = _draw(program, more, *options)
         assert accepted is not None  # as before
 
 
-def _draw(program: Program, num: int, vectorized: bool) -> tuple[Values, Tensor | None]:
+def _draw(
+    program: Program,
+    num: int,
+    vectorized: bool,
+    subexpressions: Mapping[int, str] | None = None,
+) -> tuple[Values, Tensor | None]:
     """`num` instances, and which of them satisfy all conditions."""
     drawers: list[Drawer] = []
 
     def run(_: Tensor) -> list[Tensor]:
-        drawer = Drawer(vectorized)
-        with handled_by(drawer):
+        drawer = Drawer(vectorized, subexpressions)
+        modes: Any = Subexpressions(drawer.name_result)
+        with handled_by(drawer), modes if subexpressions else nullcontext():
             program()
         drawers.append(drawer)
         flags = [] if drawer.accepted is None else [drawer.accepted]
         return [x for parts in drawer.entries.values() for x in parts.values()] + flags
 
     numbers = torch.empty(num, 0)
-    with torch.no_grad():
+    with torch.no_grad(), without_validation():
         if vectorized:
-            with without_validation(), vectorizing():
+            with vectorizing():
                 drawn = torch.func.vmap(run, randomness="different")(numbers)
         else:
             runs = [run(number) for number in numbers]

@@ -36,7 +36,7 @@ def error(message: str) -> ProgramError:
 def current_line() -> str:
     """Where the program is: "file.py, line 3", or nothing."""
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and _is_library(frame.f_code.co_filename):
+    while frame is not None and is_library(frame.f_code.co_filename):
         frame = frame.f_back
     return "" if frame is None else _place(frame.f_code.co_filename, frame.f_lineno)
 
@@ -46,7 +46,7 @@ def line_of(traceback: TracebackType | None) -> str:
     place = ""
     while traceback is not None:
         file = traceback.tb_frame.f_code.co_filename
-        if not _is_library(file):
+        if not is_library(file):
             place = _place(file, traceback.tb_lineno)
         traceback = traceback.tb_next
     return place
@@ -59,13 +59,14 @@ def inside_distributions() -> bool:
         file = frame.f_code.co_filename
         if "/torch/distributions/" in file or "/pyro/distributions/" in file:
             return True
-        if not _is_library(file):
+        if not is_library(file):
             return False
         frame = frame.f_back
     return False
 
 
-def _is_library(file: str) -> bool:
+def is_library(file: str) -> bool:
+    """Whether a file belongs to torch or to this package, and not to the program."""
     return file.startswith((*_LIBRARIES, _PACKAGE, "<frozen", "<string"))
 
 

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from gsdm_pyg.checks import whole_number
 from gsdm_pyg.programs.errors import ProgramError
-from gsdm_pyg.programs.program import ProgramProblem
+from gsdm_pyg.programs.program_problem import ProgramProblem
 from gsdm_pyg.programs.random_state import seeded
 from gsdm_pyg.seeding import keyed_generator
 from gsdm_pyg.sizes import Size

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
+from gsdm_pyg.choices import ProgramIntermediates
 from gsdm_pyg.graphical_model import GraphicalModel
 from gsdm_pyg.programs.dependence import Dependence
 from gsdm_pyg.programs.domains import domain_of, domain_of_value
@@ -19,6 +22,7 @@ from gsdm_pyg.programs.errors import ProgramError, current_line, error
 from gsdm_pyg.programs.random_state import seeded
 from gsdm_pyg.programs.rows import Ints, Rows, identity
 from gsdm_pyg.programs.sites import Handler, Site, handled_by
+from gsdm_pyg.programs.subexpressions import Subexpressions
 from gsdm_pyg.seeding import keyed_generator
 from gsdm_pyg.variables import Categorical, Domain, Role
 
@@ -60,6 +64,13 @@ class TracedVariable:
         return (np.array(first)[:, None] + np.arange(num_entry)).reshape(-1)
 
 
+class Traced(NamedTuple):
+    """What a trace has found."""
+
+    graph: GraphicalModel
+    subexpressions: dict[int, str]  # variables without a name: call -> given name
+
+
 class Tracer(Handler):
     """Turns statements into nodes and edges."""
 
@@ -69,6 +80,7 @@ class Tracer(Handler):
         self.values: list[Tensor] = []  # keeps the memory of named tensors
         self.parents: list[tuple[Rows, int]] = []  # of nodes from a first one on
         self.conditions: list[Rows] = []
+        self.subexpressions: dict[int, str] = {}  # names by the number of the call
 
     def draw(self, site: Site, distribution: Distribution, shape: torch.Size) -> Tensor:
         value = distribution.sample(shape)
@@ -87,6 +99,30 @@ class Tracer(Handler):
                 f"depends on none (got {condition!r:.60})."
             )
         self.conditions.append(rows)
+
+    def name_result(self, call: int, function: str, value: Tensor) -> Tensor:
+        """A variable for the result of a function, if it depends on any."""
+        values = value.is_floating_point() or value.dtype == torch.bool
+        if self.dependence.paused or not values or not self.dependence.rows(value):
+            return value
+        others = sum(name.startswith(function) for name in self.variables)
+        name = f"{function}_{others + 1}"
+        self.subexpressions[call] = name
+        site = Site(name, None, Role.INTERMEDIATE, None)
+        return self._add(site, value, domain_of_value(site, value))
+
+    def _take_over(self, site: Site, rows: Rows) -> bool:
+        """Name a sub-expression that has become a variable without a name before."""
+        first = int(rows.node[0]) if rows.node.size else -1
+        for call, name in self.subexpressions.items():
+            variable = self.variables.get(name)
+            if variable is None or variable.first_nodes[()] != first:
+                continue
+            num = int(np.prod(variable.entry_shape))
+            if np.array_equal(rows.node, np.arange(first, first + num)):
+                del self.variables[name], self.subexpressions[call]
+                return True
+        return False
 
     def _add(self, site: Site, value: Tensor, domain: Domain) -> Tensor:
         """New nodes for the elements of a value; what follows depends on them alone."""
@@ -115,9 +151,14 @@ class Tracer(Handler):
                 f"domain, {known.entry_shape}, {known.role.value} and {known.domain} "
                 f"(got {shape}, {site.role.value} and {domain} for {str(site)!r})."
             )
-        first = self.dependence.add_nodes(num)
+        if site.variable not in self.subexpressions.values() and self._take_over(
+            site, rows
+        ):
+            first = int(rows.node[0])
+        else:
+            first = self.dependence.add_nodes(num)
+            self.parents.append((rows, first))
         known.first_nodes[entry] = first
-        self.parents.append((rows, first))
         with self.dependence.pause():
             value = value.detach().clone(memory_format=torch.contiguous_format)
             self.dependence.write(value, identity(first, num))
@@ -125,31 +166,46 @@ class Tracer(Handler):
         return value
 
 
-def trace(program: Callable[[], object], name: str) -> GraphicalModel:
+def trace(
+    program: Callable[[], object],
+    name: str,
+    positions: Mapping[str, Sequence[int]] | None = None,
+    intermediates: ProgramIntermediates = "named",
+) -> Traced:
     """The graph of a program, from one run.
 
     Args:
         program: The program at one size, without arguments.
         name: Its name, for errors.
+        positions: The axes of each variable whose index is a position.
+        intermediates: "named": the variables that the program names. "all": results of
+            functions, too, as intermediate variables.
     """
     tracer = Tracer()
     following = tracer.dependence.follow()
-    with seeded(keyed_generator("trace")), handled_by(tracer), following:
+    all_results: Any = nullcontext()
+    if intermediates == "all":
+        all_results = Subexpressions(tracer.name_result)
+    with seeded(keyed_generator("trace")), handled_by(tracer), following, all_results:
         program()
     if not tracer.variables:
         raise ProgramError(
             f"The program {name} names no variable: call sample(), let() or observe() "
             "in it (got an empty program)."
         )
-    return _graph(tracer)
+    return Traced(_graph(tracer, positions or {}), tracer.subexpressions)
 
 
-def _graph(tracer: Tracer) -> GraphicalModel:
+def _graph(tracer: Tracer, axes: Mapping[str, Sequence[int]]) -> GraphicalModel:
     graph = GraphicalModel()
     new_id = np.full(tracer.dependence.num_nodes, -1)
     for name, variable in tracer.variables.items():
         shape = variable.shape(name)
-        ids = graph.add_variable(name, shape, variable.domain, variable.role)
+        positions = [
+            torch.arange(shape[axis]).view(-1, *[1] * (len(shape) - axis - 1))
+            for axis in axes.get(name, ())
+        ]
+        ids = graph.add_variable(name, shape, variable.domain, variable.role, positions)
         new_id[variable.nodes(name)] = ids.reshape(-1).numpy()
     children, parents = [], []
     for rows, first in tracer.parents:
@@ -162,7 +218,6 @@ def _graph(tracer: Tracer) -> GraphicalModel:
         graph.connect(*torch.from_numpy(new_id)[edges])
     for clique in _cliques(tracer, child[~named], parent[~named]):
         graph.factor(torch.from_numpy(new_id[clique]))
-    _warn_of_unused(graph, tracer)
     return graph
 
 
@@ -210,7 +265,7 @@ def _by_length(groups: Sequence[Ints]) -> list[Ints]:
     return [np.stack([g for g in kept if g.size == size]) for size in lengths]
 
 
-def _warn_of_unused(graph: GraphicalModel, tracer: Tracer) -> None:
+def warn_of_unused(graph: GraphicalModel, name: str) -> None:
     """A variable that is linked to no other may be a mistake."""
     if len(graph.variables) < 2:
         return
@@ -220,11 +275,11 @@ def _warn_of_unused(graph: GraphicalModel, tracer: Tracer) -> None:
     links = owner[torch.cat([graph.edges(), graph.factor_pairs()], 1)]
     linked = torch.zeros(len(graph.variables), dtype=torch.bool)
     linked[links[:, links[0] != links[1]]] = True
-    for number, (name, variable) in enumerate(graph.variables.items()):
+    for number, variable in enumerate(graph.variables):
         if not linked[number]:
             logger.warning(
-                "Variable %r is linked to no other variable: nothing depends on it, "
-                "and it depends on nothing (%s).",
+                "Variable %r of %s is linked to no other variable: nothing depends on "
+                "it, and it depends on nothing.",
+                variable,
                 name,
-                tracer.variables[variable.name].line,
             )

@@ -19,7 +19,7 @@ from gsdm_pyg.programs.foppl.parse import parse
 from gsdm_pyg.programs.foppl.place import Place
 from gsdm_pyg.programs.foppl.reader import read
 from gsdm_pyg.programs.foppl.syntax import Function, Source
-from gsdm_pyg.programs.program import ProgramProblem
+from gsdm_pyg.programs.program_problem import ProgramProblem
 from gsdm_pyg.programs.random_state import seeded
 from gsdm_pyg.seeding import keyed_generator
 from gsdm_pyg.sizes import Size

@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import inspect
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache, partial, wraps
 from types import new_class
-from typing import Any, overload
+from typing import Any, ClassVar, overload
 
 import torch
 from torch import Tensor
 
+from gsdm_pyg.checks import check_choice
+from gsdm_pyg.choices import ProgramIntermediates
 from gsdm_pyg.graphical_model import GraphicalModel
 from gsdm_pyg.problem import Problem, graph_of
 from gsdm_pyg.programs.draw import can_vectorize, draw_batch
 from gsdm_pyg.programs.errors import ProgramError
+from gsdm_pyg.programs.positions import positions_by_program, typical_sizes
 from gsdm_pyg.programs.random_state import seeded
-from gsdm_pyg.programs.trace import trace
+from gsdm_pyg.programs.trace import Traced, trace, warn_of_unused
+from gsdm_pyg.seeding import keyed_generator
 from gsdm_pyg.sizes import Size
+
+Positions = Mapping[str, Sequence[int]]
 
 
 class ProgramProblem(Problem, register=False):
@@ -37,19 +44,31 @@ class ProgramProblem(Problem, register=False):
                 observe("y", Normal(x, 0.5))
     """
 
+    intermediates: ClassVar[ProgramIntermediates] = "named"
+    """"all" makes every result of a function of torch an intermediate variable, not
+    only those that `let` names."""
+    positions: ClassVar[Positions | None] = None
+    """The axes of each variable whose index a model knows; by default they are found,
+    see `gsdm_pyg.programs.positions`."""
+
     @abstractmethod
     def program(self) -> object:
         """The statements `sample`, `let`, `observe` and `factor`, in any order."""
 
     def graphical_model(self) -> GraphicalModel:
-        return trace(self.program, str(self))
+        known = self.positions
+        if known is None:
+            known = _found_positions(_typical(self))
+        graph = trace(self.program, str(self), known, self.intermediates).graph
+        warn_of_unused(graph, str(self))
+        return graph
 
     def sample_batch(
         self, num: int, generator: torch.Generator | None = None
     ) -> dict[str, Tensor]:
         variables = graph_of(self).variables
         with seeded(generator):
-            drawn = draw_batch(self.program, num, _vectorized(self))
+            drawn = draw_batch(self.program, num, *_how_to_draw(self))
         return {
             name: drawn[name].long() if variable.domain.num_classes else drawn[name]
             for name, variable in variables.items()
@@ -57,8 +76,41 @@ class ProgramProblem(Problem, register=False):
 
 
 @lru_cache(maxsize=1024)
-def _vectorized(problem: ProgramProblem) -> bool:
-    return can_vectorize(problem.program, str(problem))
+def _typical(problem: ProgramProblem) -> ProgramProblem:
+    """The program at small sizes, or as it is if it has no such sizes."""
+    try:
+        small = replace(problem, **typical_sizes(problem))
+        _traced(small)
+    except (ValueError, RuntimeError, IndexError, TypeError):
+        return problem
+    return small
+
+
+@lru_cache(maxsize=64)
+def _traced(problem: ProgramProblem) -> Traced:
+    """The trace without positions."""
+    return trace(problem.program, str(problem), None, problem.intermediates)
+
+
+@lru_cache(maxsize=64)
+def _found_positions(problem: ProgramProblem) -> Positions:
+    generator = keyed_generator("positions")
+
+    def draw() -> Mapping[str, Tensor]:
+        with seeded(generator):
+            drawn = draw_batch(problem.program, 1, vectorized=False)
+        return {name: value[0] for name, value in drawn.items()}
+
+    return positions_by_program(_traced(problem).graph, problem.program, draw)
+
+
+@lru_cache(maxsize=1024)
+def _how_to_draw(problem: ProgramProblem) -> tuple[bool, dict[int, str]]:
+    """Whether many instances can be drawn at once, and the variables without a name."""
+    unnamed = {}
+    if problem.intermediates == "all":
+        unnamed = _traced(problem).subexpressions
+    return can_vectorize(problem.program, str(problem)), unnamed
 
 
 Decorated = Callable[..., object]
@@ -71,7 +123,11 @@ def program(function: Decorated) -> type[ProgramProblem]: ...
 
 @overload
 def program(
-    *, metrics: Metrics | None = None, plot: Callable[..., Any] | None = None
+    *,
+    metrics: Metrics | None = None,
+    plot: Callable[..., Any] | None = None,
+    intermediates: ProgramIntermediates = "named",
+    positions: Positions | None = None,
 ) -> Callable[[Decorated], type[ProgramProblem]]: ...
 
 
@@ -80,6 +136,8 @@ def program(
     *,
     metrics: Metrics | None = None,
     plot: Callable[..., Any] | None = None,
+    intermediates: ProgramIntermediates = "named",
+    positions: Positions | None = None,
 ) -> Any:
     """A function that draws a model's variables, as a problem.
 
@@ -91,6 +149,10 @@ def program(
         function: The program: the statements `sample`, `let`, `observe` and `factor`.
         metrics: `metrics(sample, truth)`, see `Problem.metrics`.
         plot: `plot(sample, truth)`, see `Problem.plot`.
+        intermediates: "named": only `let` names intermediate variables. "all": every
+            result of a function of torch is one, too.
+        positions: The axes of each variable whose index a model knows, such as
+            `{"x": (0,)}`; by default they are found.
 
     Example::
 
@@ -103,8 +165,10 @@ def program(
 
         model = GSDM.from_problem(bcmf.family(m=(1, 10), n=(1, 10), k=(1, 10)))
     """
+    check_choice("intermediates", intermediates, ProgramIntermediates)
+    settings = {"intermediates": intermediates, "positions": positions}
     if function is None:
-        return partial(program, metrics=metrics, plot=plot)
+        return partial(program, metrics=metrics, plot=plot, **settings)
     if not inspect.isfunction(function):
         raise TypeError(
             "@program goes before a function, `def name(n, ...):` "
@@ -136,6 +200,7 @@ def program(
         "__doc__": function.__doc__,
         "__module__": function.__module__,
         "__qualname__": function.__qualname__,
+        **settings,
         **fields,
         **methods,
     }
