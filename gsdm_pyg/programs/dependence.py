@@ -72,6 +72,7 @@ class Dependence:
     def write(self, x: Tensor, rows: Rows) -> None:
         """Set what each element of x depends on."""
         with self.pause():
+            self._inside.add(address(x))
             self._memory.write(x, rows)
 
     def is_random(self, x: Tensor) -> bool:
@@ -159,7 +160,7 @@ class Dependence:
                 self._inside.add(address(x))
         if torch.Tag.inplace_view in function.tags and call.name != "resize":
             return []  # another shape of the same memory
-        old = set(before.values())
+        old = {*before.values(), *map(address, changed)}
         returned = tensors_in(result)
         new = [x for x in returned if address(x) not in old]
         self._inside.update(map(address, new))

@@ -16,7 +16,7 @@ from torch import Tensor
 from gsdm_pyg.programs.errors import error
 from gsdm_pyg.programs.rows import Rows, empty, union
 from gsdm_pyg.programs.rules.call import Call, broadcast, flat, lines, positions
-from gsdm_pyg.programs.rules.random_index import index_rows, whole_numbers
+from gsdm_pyg.programs.rules.random_index import index_rows, random_axes, whole_numbers
 
 _Places = Callable[[Tensor], Tensor]  # numbers of self -> numbers at the index
 
@@ -28,7 +28,7 @@ def put(call: Call) -> list[Rows]:
     if any(call.is_random(mask) for mask in masks):
         return _masked(call, masks)
     indices = whole_numbers(call["indices"])
-    dims = [dim for dim, index in enumerate(indices) if index is not None]
+    dims = random_axes(call, indices)
     places = tuple(slice(None) if index is None else index for index in indices)
     target = positions(x.shape)[places]
     source = broadcast(call.rows(values), values, target.shape)
@@ -94,7 +94,7 @@ def _place(
     Args:
         call: The call.
         places: Reads a tensor like `self` at the index.
-        dims: The axes that are indexed.
+        dims: The axes whose index is random.
         source: The rows of the source's elements.
         chosen: What the index of each of the source's elements depends on.
         keeps: Whether old values still matter, as for a sum.

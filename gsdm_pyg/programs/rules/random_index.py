@@ -51,6 +51,11 @@ def whole_numbers(indices: Sequence[Tensor | None]) -> list[Tensor | None]:
     return found
 
 
+def random_axes(call: Call, indices: Sequence[Tensor | None]) -> list[int]:
+    """The axes whose index is random."""
+    return [dim for dim, index in enumerate(indices) if call.is_random(index)]
+
+
 def index_rows(call: Call, indices: Sequence[Any], out: Tensor) -> Rows:
     """What the indices of `x[indices]` depend on, as rows of the elements of `out`.
 
@@ -72,9 +77,8 @@ def _index(call: Call) -> list[Rows]:
     """`x[i, :, j]`."""
     check_masks(call, call["indices"])
     x, out, indices = call["self"], call.outputs[0], whole_numbers(call["indices"])
-    dims = [dim for dim, index in enumerate(indices) if index is not None]
     places = tuple(slice(None) if index is None else index for index in indices)
-    line = lines(x.shape, dims)
+    line = lines(x.shape, random_axes(call, indices))
     return _pick(call, x, line, line[places], index_rows(call, indices, out))
 
 

@@ -1,0 +1,110 @@
+"""A numerical oracle of dependence: change one input, and see which outputs move."""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gsdm_pyg.programs.dependence import Dependence
+from gsdm_pyg.programs.rows import identity
+
+SEED = 17  # of draws inside of the function
+
+
+class Input(NamedTuple):
+    """A random input: its shape, and where its values are."""
+
+    shape: tuple[int, ...] = ()
+    kind: str = "real"  # or "unit", "bool", or a number of classes as a string
+
+    def draw(self, generator: torch.Generator) -> Tensor:
+        if self.kind == "bool":
+            return torch.rand(self.shape, generator=generator) < 0.5
+        if self.kind.isdigit():
+            return torch.randint(int(self.kind), self.shape, generator=generator)
+        if self.kind == "unit":
+            options = {"generator": generator, "dtype": torch.float64}
+            return torch.rand(self.shape, **options) * 0.98 + 0.01
+        return torch.randn(self.shape, generator=generator, dtype=torch.float64) * 2
+
+
+Function = Callable[..., Tensor | Sequence[Tensor]]
+
+
+def moved(function: Function, inputs: Sequence[Input], num_draws: int = 30) -> Tensor:
+    """Which outputs ever move when one entry of an input is drawn again, [O, I]."""
+    generator = torch.Generator().manual_seed(0)
+    found = None
+    state = torch.get_rng_state()
+    for _ in range(num_draws):
+        values = [x.draw(generator) for x in inputs]
+        base = _flat(_run(function, values))
+        columns = []
+        for which, x in enumerate(inputs):
+            other = x.draw(generator).reshape(-1)
+            for entry in range(other.numel()):
+                changed = [value.clone() for value in values]
+                changed[which].view(-1)[entry] = other[entry]
+                columns.append(~_same(base, _flat(_run(function, changed))))
+        now = torch.stack(columns, 1)
+        found = now if found is None else found | now
+    torch.set_rng_state(state)
+    assert found is not None
+    return found
+
+
+def traced(function: Function, values: Sequence[Tensor]) -> Tensor:
+    """Which outputs depend on which entries of the inputs, by tracing, [O, I]."""
+    dependence = Dependence()
+    with torch.random.fork_rng(), dependence.follow():
+        torch.manual_seed(SEED)
+        inputs = []
+        for value in values:
+            with dependence.pause():
+                x = value.clone()
+            first = dependence.add_nodes(x.numel())
+            dependence.write(x, identity(first, x.numel()))
+            inputs.append(x)
+        num_inputs = dependence.num_nodes
+        result = function(*inputs)
+        outputs = [result] if isinstance(result, Tensor) else list(result)
+        rows = [dependence.rows(out) for out in outputs]
+    tables = []
+    for row in rows:
+        table = torch.zeros(row.count, num_inputs, dtype=torch.bool)
+        known = row.node < num_inputs  # others are draws inside of the function
+        table[row.element[known], row.node[known]] = True
+        tables.append(table)
+    return torch.cat(tables)
+
+
+def traces(function: Function, inputs: Sequence[Input]) -> list[Tensor]:
+    """Traces for several values of the inputs, of which some are zero."""
+    generator = torch.Generator().manual_seed(1)
+    drawn = [[x.draw(generator) for x in inputs] for _ in range(3)]
+    zeros = [torch.zeros_like(value) for value in drawn[0]]
+    safe = all(x.kind != "unit" for x in inputs)
+    return [traced(function, values) for values in [*drawn, *([zeros] if safe else [])]]
+
+
+def _run(function: Function, values: Sequence[Tensor]) -> list[Tensor]:
+    torch.default_generator.manual_seed(SEED)
+    with torch.no_grad():
+        result = function(*[value.clone() for value in values])
+    return [result] if isinstance(result, Tensor) else list(result)
+
+
+def _flat(outputs: Sequence[Tensor]) -> Tensor:
+    parts = [x.real + x.imag / 3 if x.is_complex() else x for x in outputs]
+    return torch.cat([x.double().reshape(-1) for x in parts])
+
+
+def _same(a: Tensor, b: Tensor) -> Tensor:
+    return torch.isclose(a, b, rtol=1e-9, atol=1e-12, equal_nan=True)
+
+
+def entries(table: Tensor) -> list[tuple[int, int]]:
+    """The entries (output, input) of a table, for messages."""
+    return np.argwhere(table.numpy()).tolist()
