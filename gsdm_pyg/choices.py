@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-Embedding = Literal["exchangeable", "array", "independent", "shared"]
+Embedding = Literal["exchangeable", "auto", "array", "independent", "shared"]
 EdgeKinds = Literal["auto", "learned", "ignored"]
 Edges = Literal["structured", "complete", "random", "directed"]
 ProgramIntermediates = Literal["named", "all"]

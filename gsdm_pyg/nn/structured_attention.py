@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 import math
-from typing import Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+from torch_geometric import EdgeIndex
 from torch_geometric.nn import MessagePassing, TransformerConv
 from torch_geometric.nn.dense.linear import Linear, is_uninitialized_parameter
 from torch_geometric.typing import Adj, OptTensor, PairTensor, SparseTensor
 from torch_geometric.utils import softmax
 
 from gsdm_pyg.checks import check_choice
-from gsdm_pyg.choices import Backend
+from gsdm_pyg.choices import Backend, Flow
 from gsdm_pyg.nn.adjacency import edge_values, prepare_adjacency
 from gsdm_pyg.nn.fused_attention import fused_attention
-from gsdm_pyg.nn.packed_linear import PackedLinear, copy_stacked, is_plain_product
-from gsdm_pyg.ops.attention import is_fused
+from gsdm_pyg.nn.packed_linear import (
+    PackedLinear,
+    is_plain_product,
+    split_projections,
+    stack_projections,
+)
+from gsdm_pyg.ops.attention import is_fused, reject_tracing
 from gsdm_pyg.ops.attention_inputs import unpack_qkv
+from gsdm_pyg.ops.kernel_inputs import check_memory, check_tensor, has_storage
 from gsdm_pyg.private_api import has_message_hooks
 
 
@@ -49,13 +56,19 @@ class StructuredAttentionConv(MessagePassing):
         root_weight: Whether there is a skip term :math:`\mathbf{W}_s \mathbf{x}_i`.
         backend: "scatter" computes a message per edge and a scatter-softmax, as PyG's
             layers do; "fused" computes the same numbers in one pass over the rows, but
-            cannot return attention weights, be explained or differentiated twice;
+            cannot return attention weights, be explained or exported;
             "auto" is fused wherever possible. With an `EdgeIndex` sorted by column no
             call sorts the edges.
+        flow: "source_to_target": the first row of `edge_index` has the sources;
+            "target_to_source": the second.
+        aggr: "add"; the weights of a softmax are summed.
 
     The fused backend stores no message per edge. With edge features a node holds
     edge_dim more numbers per head; if that is more than a key and a value per edge, the
-    latter are stored.
+    latter are stored. Second derivatives, forward-mode differentiation and `torch.func`
+    work with every backend, and are computed in plain torch.
+
+    `load_state_dict` takes the weights of a `TransformerConv` too.
     """
 
     def __init__(
@@ -70,9 +83,14 @@ class StructuredAttentionConv(MessagePassing):
         bias: bool = True,
         root_weight: bool = True,
         backend: Backend = "auto",
+        flow: Flow = "source_to_target",
+        aggr: str = "add",
+        **others: Any,
     ) -> None:
-        super().__init__(aggr="add", node_dim=0)
         check_choice("backend", backend, Backend)
+        check_choice("flow", flow, Flow)
+        _check_arguments(out_channels, heads, dropout, aggr, others)
+        super().__init__(aggr="add", flow=flow, node_dim=0)
         self.in_channels = in_channels
         self.out_channels = out_channels
         self.heads = heads
@@ -97,6 +115,7 @@ class StructuredAttentionConv(MessagePassing):
             self.lin_skip = Linear(in_channels[1], out, bias=bias)
             if beta:
                 self.lin_beta = Linear(3 * out, 1, bias=False)
+        self.register_load_state_dict_pre_hook(stack_projections)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -109,6 +128,7 @@ class StructuredAttentionConv(MessagePassing):
         edge_index: Adj,
         edge_attr: OptTensor = None,
         return_attention_weights: bool | None = None,
+        edge_bias: OptTensor = None,
     ) -> Tensor | tuple[Tensor, tuple[Tensor, Tensor]] | tuple[Tensor, SparseTensor]:
         """Attend along the edges: x [N, in_channels] -> [N, H * C], or [N, C].
 
@@ -120,18 +140,24 @@ class StructuredAttentionConv(MessagePassing):
                 matrix holds.
             return_attention_weights: If True or False, return a pair of the output and
                 (edge_index, weights [E, H]).
+            edge_bias: Added to the logits, [E, H], such as a learned number per kind of
+                edge; `TransformerConv` has no such term.
         """
-        sources, destinations = (x, x) if isinstance(x, Tensor) else x
-        adj = prepare_adjacency(edge_index, sources.size(0), destinations.size(0))
+        sources, destinations = _ends(x)
+        _check_rows(sources, destinations, edge_attr)
+        sizes = sources.size(0), destinations.size(0)
+        adj = prepare_adjacency(edge_index, *sizes, self.flow)
+        _check_device(adj, sources)
         qkv = self._project(x)
         edge_attr = self._edge_features(edge_index, edge_attr)
         weights = None
         if self._fused(qkv[0], return_attention_weights):
             projection = None if self.lin_edge is None else self.lin_edge.weight
             dropout = self.dropout if self.training else 0.0
-            out = fused_attention(qkv, adj, edge_attr, projection, dropout)  # [N, H, C]
+            options = projection, dropout, self.flow, edge_bias
+            out = fused_attention(qkv, adj, edge_attr, *options)  # [N, H, C]
         else:
-            out, weights = self._scatter(qkv, adj, edge_attr)
+            out, weights = self._scatter(qkv, adj, edge_attr, edge_bias)
         out = self._with_skip(out, destinations)
         if not isinstance(return_attention_weights, bool):
             return out
@@ -144,7 +170,7 @@ class StructuredAttentionConv(MessagePassing):
         shape, width = (self.heads, self.out_channels), self.heads * self.out_channels
         if isinstance(self.in_channels, int) and isinstance(x, Tensor):
             return (self.lin_qkv(x).view(-1, 3, *shape),)
-        sources, destinations = (x, x) if isinstance(x, Tensor) else x
+        sources, destinations = _ends(x)
         if isinstance(self.in_channels, int):
             if sources.size(-1) != destinations.size(-1):
                 raise ValueError(
@@ -186,17 +212,25 @@ class StructuredAttentionConv(MessagePassing):
         return edge_attr
 
     def _scatter(
-        self, qkv: tuple[Tensor, ...], adj: Adj, edge_attr: OptTensor
+        self,
+        qkv: tuple[Tensor, ...],
+        adj: Adj,
+        edge_attr: OptTensor,
+        edge_bias: OptTensor,
     ) -> tuple[Tensor, Tensor]:
         """The definition, by PyG's message passing: the output and all weights."""
         q, k, v = unpack_qkv(qkv)
         edge = None
         if self.lin_edge is not None:
             edge = self.lin_edge(edge_attr).view(-1, self.heads, self.out_channels)
+        if not torch.compiler.is_compiling():
+            adj = _savable(adj)
         if adj.dtype == torch.int32:
             adj = adj.long()
         size = (k.size(0), q.size(0))
-        alpha = self.edge_updater(adj, size, query=q, key=k, edge=edge)
+        size = size if self.flow == "source_to_target" else size[::-1]
+        given = {"query": q, "key": k, "edge": edge, "bias": edge_bias}
+        alpha = self.edge_updater(adj, size, **given)
         return self.propagate(adj, size, value=v, alpha=alpha, edge=edge), alpha
 
     def edge_update(
@@ -204,12 +238,14 @@ class StructuredAttentionConv(MessagePassing):
         query_i: Tensor,
         key_j: Tensor,
         edge: OptTensor,
+        bias: OptTensor,
         index: Tensor,
         ptr: OptTensor,
         size_i: int | None,
     ) -> Tensor:
         key_j = key_j if edge is None else key_j + edge
         logits = (query_i * key_j).sum(-1) / math.sqrt(self.out_channels)
+        logits = logits if bias is None else logits + bias
         return softmax(logits, index, ptr, size_i)  # [E, H]
 
     def message(self, value_j: Tensor, alpha: Tensor, edge: OptTensor) -> Tensor:
@@ -235,6 +271,8 @@ class StructuredAttentionConv(MessagePassing):
         obstacle = None
         if isinstance(return_attention_weights, bool):
             obstacle = f"return_attention_weights={return_attention_weights}"
+        elif torch.compiler.is_exporting():
+            obstacle = "torch.export, whose graphs have plain operators only"
         elif self.explain or has_message_hooks(self):
             obstacle = "an explainer or hook that sees messages"
         elif self.lin_edge is not None and not is_plain_product(self.lin_edge):
@@ -246,6 +284,8 @@ class StructuredAttentionConv(MessagePassing):
                 "backend='fused' computes no messages and no attention weights; use "
                 f"backend='auto', which falls back to scatter (got {obstacle})."
             )
+        if obstacle is None:
+            reject_tracing()
         return obstacle is None
 
     @classmethod
@@ -253,16 +293,10 @@ class StructuredAttentionConv(MessagePassing):
         cls, conv: TransformerConv, backend: Backend = "auto"
     ) -> Self:
         """The layer that computes the same as a `TransformerConv`, with its weights."""
-        if conv.aggr not in ("add", "sum") or conv.flow != "source_to_target":
-            raise ValueError(
-                "Only aggr='add' with flow='source_to_target' can be converted "
-                f"(got aggr={conv.aggr!r}, flow={conv.flow!r})."
-            )
-        q, k, v = conv.lin_query, conv.lin_key, conv.lin_value
-        in_channels = k.in_channels, q.in_channels
+        q, k = conv.lin_query, conv.lin_key
         packed = isinstance(conv.in_channels, int) and k.in_channels == q.in_channels
         layer = cls(
-            k.in_channels if packed else in_channels,
+            k.in_channels if packed else (k.in_channels, q.in_channels),
             conv.out_channels,
             conv.heads,
             conv.concat,
@@ -272,19 +306,115 @@ class StructuredAttentionConv(MessagePassing):
             k.bias is not None,
             conv.root_weight,
             backend,
-        ).to(k.weight.device, k.weight.dtype)
-        if packed:
-            copy_stacked(layer.lin_qkv, q, k, v)
-        else:
-            copy_stacked(layer.lin_q, q)
-            copy_stacked(layer.lin_kv, k, v)
-        for name in ("lin_edge", "lin_skip", "lin_beta"):
-            if getattr(layer, name) is not None:
-                copy_stacked(getattr(layer, name), getattr(conv, name))
+            flow=conv.flow,
+            aggr=conv.aggr,
+        )
+        _load(layer, conv.state_dict(), like=k.weight)
         return layer.train(conv.training)
+
+    def to_transformer_conv(self) -> TransformerConv:
+        """PyG's layer that computes the same, with the weights of this one."""
+        if isinstance(self.in_channels, int):
+            key = query = self.lin_qkv
+            in_channels: int | tuple[int, int] = key.in_channels
+        else:
+            key, query = self.lin_kv, self.lin_q
+            in_channels = key.in_channels, query.in_channels
+        conv = TransformerConv(
+            in_channels,
+            self.out_channels,
+            self.heads,
+            self.concat,
+            self.beta,
+            self.dropout,
+            self.edge_dim,
+            key.bias is not None,
+            self.root_weight,
+            flow=self.flow,
+        )
+        unused = conv.state_dict()  # its skip projection, if this layer has none
+        weights = unused | split_projections(self.state_dict())
+        _load(conv, weights, like=key.weight)
+        return conv.train(self.training)
 
     def __repr__(self) -> str:
         return (
             f"{type(self).__name__}({self.in_channels}, {self.out_channels}, "
             f"heads={self.heads}, backend={self.backend!r})"
+        )
+
+
+def _ends(x: Tensor | PairTensor) -> tuple[Tensor, Tensor]:
+    """The rows of sources and of destinations."""
+    if isinstance(x, Tensor):
+        return x, x
+    if not isinstance(x, tuple | list) or len(x) != 2:
+        raise TypeError(
+            "x must be a tensor, or a pair of them for sources and destinations "
+            f"(got {type(x).__name__})."
+        )
+    return x[0], x[1]
+
+
+def _check_rows(sources: Tensor, destinations: Tensor, edge_attr: OptTensor) -> None:
+    """Reject what is not a tensor, or has no memory."""
+    named = [("x", sources), ("x", destinations)]
+    if edge_attr is not None:
+        named.append(("edge_attr", edge_attr))
+    for name, tensor in named:
+        check_tensor(name, tensor)
+        if not torch.compiler.is_compiling() and has_storage(tensor):
+            check_memory(name, tensor)
+
+
+def _check_device(adj: Adj, x: Tensor) -> None:
+    """Edges on another device: PyG's message passing computes with some of them."""
+    if isinstance(adj, Tensor) and adj.device != x.device:
+        raise ValueError(
+            f"edge_index must be on the device of x, {x.device}; move it with .to() "
+            f"(got {adj.device})."
+        )
+
+
+def _savable(adj: Adj) -> Adj:
+    """Autograd saves no tensor of inference mode: a copy of one, or the edges as is."""
+    if isinstance(adj, Tensor) and adj.is_inference():
+        return (adj.as_tensor() if isinstance(adj, EdgeIndex) else adj).clone()
+    return adj
+
+
+def _load(layer: torch.nn.Module, weights: dict[str, Tensor], like: Tensor) -> None:
+    """Give the layer these weights, in the dtype and on the device of `like`."""
+    layer.to(like.device, like.dtype).load_state_dict(weights)
+    layer.to(like.device, like.dtype)  # loading lazy weights resets both
+
+
+def _check_arguments(
+    out_channels: int, heads: int, dropout: float, aggr: Any, others: dict[str, Any]
+) -> None:
+    """Reject what the layer cannot mean, with the reason."""
+    if out_channels < 1 or heads < 1:
+        raise ValueError(
+            "out_channels and heads must be at least 1 "
+            f"(got {out_channels} and {heads})."
+        )
+    if not 0 <= dropout <= 1:
+        raise ValueError(f"dropout must be a probability (got {dropout}).")
+    if aggr not in ("add", "sum"):
+        raise ValueError(
+            "The weights of a softmax are summed: aggr must be 'add', as another "
+            f"aggregation would need a message per edge (got aggr={aggr!r})."
+        )
+    reasons = {
+        "node_dim": "nodes are the rows of x",
+        "decomposed_layers": "there are no messages to decompose",
+        "aggr_kwargs": "a sum has no arguments",
+    }
+    for name, value in others.items():
+        if name not in reasons:
+            raise TypeError(
+                f"StructuredAttentionConv has no argument {name!r} (got {value!r})."
+            )
+        raise ValueError(
+            f"{name} has no meaning here: {reasons[name]} (got {value!r})."
         )

@@ -8,12 +8,22 @@ per edge (bias, factor, features) the backward pass holds two numbers per edge a
 
 from typing import Literal
 
+import torch
 from torch import Tensor
 
 from gsdm_pyg.ops import fused_operator, reference
 from gsdm_pyg.ops.attention_inputs import AttentionInputs, EdgeTerms
-from gsdm_pyg.ops.checks import check_graph, check_heads, check_packed, check_terms
+from gsdm_pyg.ops.checks import (
+    check_fake,
+    check_graph,
+    check_heads,
+    check_packed,
+    check_scale,
+    check_terms,
+)
 from gsdm_pyg.ops.csr import Transpose
+from gsdm_pyg.ops.derivatives import is_transformed
+from gsdm_pyg.ops.kernel_inputs import has_storage, readable_inputs
 
 Backend = Literal["auto", "reference", "cpu", "triton"]
 
@@ -38,7 +48,9 @@ def csr_attention(
             (s \, q_i^\top k_{ij} + b_{ij}) \, m_{ij} \, v_{ij}, \qquad
         k_{ij} = [k_j, e_{ij}], \quad v_{ij} = [v_j, e_{ij}]
 
-    A destination without edges, or with :math:`-\infty` as every bias, gets 0.
+    A destination without edges, or with :math:`-\infty` as every bias, gets 0. NaN and
+    infinity in the inputs spread as in the reference. Where numbers overflow on the way
+    the gradients may differ, as they are summed in another order.
 
     Args:
         q: Queries of the destinations, [N_dst, H, C + F] with F edge features, by
@@ -55,7 +67,9 @@ def csr_attention(
             the edges for it unless it is given.
         scale: s, the factor of the logits; 1 / sqrt(C) by default.
         backend: "auto" uses the fused kernels wherever they run, and otherwise the
-            reference in plain torch. A name requires that implementation.
+            reference in plain torch: inside of `torch.func` and `torch.export`, and for
+            forward-mode differentiation. A name requires that implementation. Second
+            derivatives always come from the reference.
         factor: m, multiplies the weights after the softmax, [E, H], as dropout does;
             has no gradient.
         edge: e, edge features [E, F], shared by all heads. Keys and values that add a
@@ -66,9 +80,11 @@ def csr_attention(
         [N_dst, H, C + F]
     """
     check_heads(q, k, v, edge)
+    check_scale(scale, q)
     scale = k.size(-1) ** -0.5 if scale is None else scale
+    graph = rowptr, col, () if transpose is None else transpose
     terms = EdgeTerms(bias, factor, edge)
-    inputs = AttentionInputs((q, k, v), rowptr, col, transpose or (), terms, scale)
+    inputs = AttentionInputs((q, k, v), *graph, terms, scale)
     return _attention(inputs, backend)
 
 
@@ -100,16 +116,32 @@ def csr_self_attention(
         [N, H, C]
     """
     check_packed(qkv)
+    check_scale(scale, qkv)
     scale = qkv.size(-1) ** -0.5 if scale is None else scale
+    graph = rowptr, col, () if transpose is None else transpose
     terms = EdgeTerms(bias, factor)
-    inputs = AttentionInputs((qkv,), rowptr, col, transpose or (), terms, scale)
+    inputs = AttentionInputs((qkv,), *graph, terms, scale)
     return _attention(inputs, backend)
 
 
 def _attention(inputs: AttentionInputs, backend: Backend) -> Tensor:
     check_graph(inputs)
     check_terms(inputs)
-    if not is_fused(inputs.qkv[0], backend):
+    fused = is_fused(inputs.qkv[0], backend)
+    if fused:
+        reject_tracing()
+    if not torch.compiler.is_compiling():
+        check_fake(inputs)
+        transform = _transform(inputs)
+        if transform is not None and backend not in ("auto", "reference"):
+            raise NotImplementedError(
+                f"backend={backend!r} has no such derivatives or transforms; "
+                f'backend="reference" has, and "auto" uses it (got {transform})'
+            )
+        if transform is None:
+            inputs = readable_inputs(inputs)
+        fused = fused and transform is None
+    if not fused:
         return reference.attention(inputs)
     if inputs.terms:
         terms = inputs.terms.to_kernel_layout(inputs.qkv[0])
@@ -117,9 +149,20 @@ def _attention(inputs: AttentionInputs, backend: Backend) -> Tensor:
     return fused_operator.attention(inputs)
 
 
+def _transform(inputs: AttentionInputs) -> str | None:
+    """What happens to the inputs that only plain torch can follow, if anything."""
+    if not all(has_storage(x) for _, x in inputs.tensors()):
+        return "torch.func"
+    if any(is_transformed(x) for _, x in inputs.tensors()):
+        return "forward-mode differentiation"
+    return None
+
+
 def is_fused(x: Tensor, backend: Backend) -> bool:
     """Whether the fused kernels are used, and not the reference."""
     available = fused_operator.available_backend(x)
+    if torch.compiler.is_exporting():  # a model to deploy has plain operators only
+        available = None
     if backend == "auto":
         return available is not None
     if backend not in ("reference", "cpu", "triton"):
@@ -130,7 +173,18 @@ def is_fused(x: Tensor, backend: Backend) -> bool:
         raise RuntimeError(
             f"backend={backend!r} cannot run here: it needs "
             + ("Numba, " if backend == "cpu" else "Triton, ")
-            + f"a {'CPU' if backend == 'cpu' else 'CUDA'} tensor and a floating-point "
-            f'dtype; backend="auto" uses what can run (got {x.dtype} on {x.device})'
+            + f"a {'CPU' if backend == 'cpu' else 'CUDA'} tensor of 16, 32 or 64 bits, "
+            "and no torch.export; "
+            f'backend="auto" uses what can run (got {x.dtype} on {x.device})'
         )
     return backend != "reference"
+
+
+def reject_tracing() -> None:
+    """torch.jit.trace records torch's own operators only."""
+    if torch.jit.is_tracing():  # type: ignore[attr-defined]
+        raise RuntimeError(
+            "torch.jit.trace cannot record the fused kernels: use torch.export.export, "
+            'or backend="reference" (in a layer backend="scatter") '
+            "(got a call while tracing)"
+        )

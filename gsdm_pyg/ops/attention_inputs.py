@@ -5,7 +5,7 @@ A packed [N, 3, H, C] holds queries, keys and values of one set of nodes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, Self
 
 from torch import Tensor
@@ -46,6 +46,24 @@ class AttentionInputs(NamedTuple):
     @property
     def num_src(self) -> int:
         return self.qkv[-1].size(0)
+
+    def tensors(self) -> Iterator[tuple[str, Tensor]]:
+        """All tensors with their names."""
+        names = ("q", "k", "v") if len(self.qkv) == 3 else ("qkv",)
+        yield from zip(names, self.qkv, strict=True)
+        yield from (("rowptr", self.rowptr), ("col", self.col))
+        yield from (("transpose", x) for x in self.transpose)
+        for name, term in zip(EdgeTerms._fields, self.terms, strict=True):
+            if term is not None:
+                yield name, term
+
+    def map(self, change: Callable[[str, Tensor], Tensor]) -> AttentionInputs:
+        """The inputs with every tensor replaced by change(name, tensor)."""
+        changed = [change(name, x) for name, x in self.tensors()]
+        qkv, rest = changed[: len(self.qkv)], iter(changed[len(self.qkv) :])
+        graph = next(rest), next(rest), [next(rest) for _ in self.transpose]
+        terms = EdgeTerms(*(x if x is None else next(rest) for x in self.terms))
+        return AttentionInputs(qkv, *graph, terms, self.scale)
 
     def flatten(self) -> tuple[Any, ...]:
         """The arguments of the torch operator, which takes no nested tuples."""

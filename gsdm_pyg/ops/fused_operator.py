@@ -13,8 +13,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gsdm_pyg.ops.attention_inputs import AttentionInputs
+from gsdm_pyg.ops import reference
+from gsdm_pyg.ops.attention_inputs import AttentionInputs, EdgeTerms
+from gsdm_pyg.ops.checks import check_inputs, check_results
 from gsdm_pyg.ops.csr import transpose_csr
+from gsdm_pyg.ops.derivatives import differentiable_gradients
+from gsdm_pyg.ops.kernel_inputs import (
+    check_memory,
+    has_storage,
+    readable_gradient,
+    readable_inputs,
+)
 
 try:
     from gsdm_pyg.ops import cpu
@@ -22,6 +31,7 @@ except ImportError:  # Numba is missing
     cpu = None  # type: ignore[assignment]
 
 DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
+_PLAIN = (Tensor, torch.nn.Parameter)
 # Where fused kernels run: torch device -> name of the backend.
 FUSED_BACKENDS = {"cpu": "cpu"} if cpu is not None else {}
 if torch.cuda.is_available() and find_spec("triton") is not None:
@@ -35,7 +45,7 @@ def available_backend(x: Tensor) -> str | None:
 
 def attention(inputs: AttentionInputs) -> Tensor:
     """The fused operator, differentiable; compiled graphs contain it as one node."""
-    plain = type(inputs.qkv[0]) in (Tensor, torch.nn.Parameter)
+    plain = all(type(x) in _PLAIN for _, x in inputs.tensors())
     if torch.compiler.is_compiling() or not plain:
         return torch.ops.gsdm_pyg.csr_attention(*inputs.flatten())[0]
     if not torch.is_grad_enabled():
@@ -53,17 +63,9 @@ def _kernels(device: torch.device) -> ModuleType:
     return triton_gpu
 
 
-def _with_contiguous_channels(inputs: AttentionInputs) -> AttentionInputs:
-    """Copy those of q, k and v whose last dimension is not contiguous."""
-    if all(x.stride(-1) == 1 for x in inputs.qkv):
-        return inputs
-    qkv = [x if x.stride(-1) == 1 else x.contiguous() for x in inputs.qkv]
-    return inputs._replace(qkv=qkv)
-
-
 def _forward(inputs: AttentionInputs) -> tuple[Tensor, Tensor]:
     """The attention, and log2 of every softmax's denominator for the backward pass."""
-    return _kernels(inputs.col.device).forward(_with_contiguous_channels(inputs))
+    return _kernels(inputs.col.device).forward(inputs)
 
 
 def _backward(
@@ -71,10 +73,12 @@ def _backward(
 ) -> list[Tensor]:
     """Gradients of q, k, v (packed as they were), then of bias and edge if given.
 
-    That of `edge` has no rows unless `edge_grad`.
+    That of `edge` has no rows unless `edge_grad`. Tensors are checked again: their
+    memory may have been freed since the forward pass.
     """
-    grad = grad if grad.stride(-1) == 1 else grad.contiguous()
-    inputs = _with_contiguous_channels(inputs)
+    grad, inputs = readable_gradient(grad), readable_inputs(inputs)
+    check_memory("the output", out)
+    check_memory("the log-sum-exp", lse)
     if inputs.terms and not inputs.transpose:
         transpose = transpose_csr(inputs.rowptr, inputs.col, inputs.num_src)
         inputs = inputs._replace(transpose=transpose)
@@ -88,13 +92,18 @@ _INPUTS += "Tensor? bias, Tensor? factor, Tensor? edge, float scale"
 
 
 def _operator(*flat: Any) -> tuple[Tensor, Tensor]:
-    return _forward(AttentionInputs.unflatten(*flat))
+    inputs = AttentionInputs.unflatten(*flat)
+    check_inputs(inputs)
+    return _forward(readable_inputs(inputs))
 
 
 def _operator_backward(
     grad: Tensor, out: Tensor, lse: Tensor, edge_grad: bool, *flat: Any
 ) -> list[Tensor]:
-    return _backward(grad, out, lse, edge_grad, AttentionInputs.unflatten(*flat))
+    inputs = AttentionInputs.unflatten(*flat)
+    check_inputs(inputs)
+    check_results(grad, out, lse, inputs)
+    return _backward(grad, out, lse, edge_grad, inputs)
 
 
 def _fake_operator(*flat: Any) -> tuple[Tensor, Tensor]:
@@ -123,16 +132,22 @@ def _fake_operator_backward(
 def _save(ctx: Any, inputs: AttentionInputs, output: tuple[Tensor, Tensor]) -> None:
     """Keep for the backward pass what `_saved` returns."""
     _, rowptr, col, transpose, terms, scale = inputs
-    ctx.save_for_backward(*output, rowptr, col, *terms, *transpose, *inputs.qkv)
-    ctx.scale, ctx.num_transpose = scale, len(transpose)
+    graph = [_savable(x) for x in (rowptr, col, *transpose)]
+    ctx.save_for_backward(*output, *terms, *graph, *inputs.qkv)
+    ctx.scale, ctx.num_graph = scale, len(graph)
 
 
 def _saved(ctx: Any) -> tuple[Tensor, Tensor, AttentionInputs]:
     """out, lse and the inputs."""
-    out, lse, rowptr, col, bias, factor, edge, *rest = ctx.saved_tensors
-    transpose, qkv = rest[: ctx.num_transpose], rest[ctx.num_transpose :]
+    out, lse, bias, factor, edge, *rest = ctx.saved_tensors
+    (rowptr, col, *transpose), qkv = rest[: ctx.num_graph], rest[ctx.num_graph :]
     flat = (qkv, rowptr, col, transpose, bias, factor, edge, ctx.scale)
     return out, lse, AttentionInputs.unflatten(*flat)
+
+
+def _savable(index: Tensor) -> Tensor:
+    """Autograd saves no tensor of inference mode, where an `EdgeIndex` may be from."""
+    return index.clone() if index.is_inference() else index
 
 
 def _split_gradients(
@@ -156,14 +171,21 @@ def _operator_gradient(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Any, ...]:
     backward = torch.ops.gsdm_pyg.csr_attention_backward
     grads = backward(grad, out, lse, edge_grad, *inputs.flatten())
     grads, dbias, dedge = _split_gradients(grads, inputs, edge_grad)
-    return grads, None, None, [None] * ctx.num_transpose, dbias, None, dedge, None
+    return grads, None, None, [None] * (ctx.num_graph - 2), dbias, None, dedge, None
 
 
 def _reject_second_derivative(ctx: Any, *grads: Tensor) -> None:
     raise NotImplementedError(
-        "csr_attention's fused kernels have no second derivative; pass "
-        'backend="reference" to differentiate twice'
+        "Compiled attention has no second derivative: differentiate twice without "
+        'torch.compile, or pass backend="reference" (got create_graph=True)'
     )
+
+
+def _version_counter(x: Tensor) -> Tensor:
+    """An empty tensor whose `_version` is that of x, and counts changes of x."""
+    counter = x.detach()
+    counter.data = x.new_empty(0)
+    return counter
 
 
 class _EagerAttention(torch.autograd.Function):
@@ -181,15 +203,32 @@ class _EagerAttention(torch.autograd.Function):
         edge: Tensor | None,
         *qkv: Tensor,
     ) -> Tensor:
-        output = _forward(inputs)
-        _save(ctx, inputs, output)
-        return output[0]
+        out, lse = _forward(inputs)
+        # The caller may change `out`, by relu_ for example. Saved without its counter
+        # of changes, it can still be unpacked, and `backward` computes it again.
+        _save(ctx, inputs, (out.data, lse))
+        ctx.changes = _version_counter(out)
+        ctx.num_changes = ctx.changes._version
+        return out
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
         edge_grad = ctx.needs_input_grad[2]
         out, lse, inputs = _saved(ctx)
+        if torch.is_grad_enabled() or not has_storage(grad):
+            # Differentiable once more (create_graph=True), or many gradients at once.
+            bias, factor, edge = inputs.terms
+
+            def attend(
+                bias: Tensor | None, edge: Tensor | None, *qkv: Tensor
+            ) -> Tensor:
+                terms = EdgeTerms(bias, factor, edge)
+                return reference.attention(inputs._replace(qkv=qkv, terms=terms))
+
+            leaves, needed = (bias, edge, *inputs.qkv), ctx.needs_input_grad[1:]
+            return None, *differentiable_gradients(attend, leaves, grad, needed)
+        if ctx.changes._version != ctx.num_changes:
+            out, lse = _forward(readable_inputs(inputs))
         grads = _backward(grad, out, lse, edge_grad, inputs)
         grads, dbias, dedge = _split_gradients(grads, inputs, edge_grad)
         return None, dbias, dedge, *grads

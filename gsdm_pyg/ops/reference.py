@@ -1,26 +1,17 @@
-"""CSR attention in plain torch: the definition, on any device, with autograd."""
+"""CSR attention in plain torch: the definition, on any device.
+
+Autograd, `torch.func` and torch.compile follow it.
+"""
 
 import torch
 from torch import Tensor
 
 from gsdm_pyg.ops.attention_inputs import AttentionInputs, unpack_qkv
-from gsdm_pyg.ops.csr import row_of_edge
-
-try:
-    import torch_scatter
-except (ImportError, OSError):
-    torch_scatter = None
-
-
-def _use_torch_scatter() -> bool:
-    """torch-scatter is faster, but only torch's own operators compile."""
-    return torch_scatter is not None and not torch.compiler.is_compiling()
+from gsdm_pyg.ops.csr import check_csr, row_of_edge
 
 
 def _segment_max(x: Tensor, row: Tensor, rows: int) -> Tensor:
     """The largest x of every row, [rows, H]; 0 for a row without edges."""
-    if _use_torch_scatter():
-        return torch_scatter.scatter_max(x, row, dim=0, dim_size=rows)[0]
     index = row[:, None].expand_as(x)
     zeros = x.new_zeros(rows, x.size(1))
     return zeros.scatter_reduce(0, index, x, "amax", include_self=False)
@@ -28,13 +19,12 @@ def _segment_max(x: Tensor, row: Tensor, rows: int) -> Tensor:
 
 def _segment_sum(x: Tensor, row: Tensor, rows: int) -> Tensor:
     """The sum of x over the edges of every row, [rows, ...]."""
-    if _use_torch_scatter():
-        return torch_scatter.scatter_sum(x, row, dim=0, dim_size=rows)
     return x.new_zeros(rows, *x.shape[1:]).index_add(0, row, x)
 
 
 def attention(inputs: AttentionInputs) -> Tensor:
     """out_i = sum_j softmax_j(scale q_i . k_ij + bias_ij) factor_ij v_ij."""
+    check_csr(inputs.rowptr, inputs.col, inputs.num_src)
     (q, k, v), terms, rowptr = unpack_qkv(inputs.qkv), inputs.terms, inputs.rowptr
     rows, accum = rowptr.numel() - 1, torch.promote_types(q.dtype, torch.float32)
     row, col = row_of_edge(rowptr, inputs.col.numel()), inputs.col.long()

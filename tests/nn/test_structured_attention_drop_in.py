@@ -7,6 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.testing import assert_close
+from torch_geometric import EdgeIndex
 from torch_geometric.nn import HeteroConv, TransformerConv
 from torch_geometric.nn.dense.linear import is_uninitialized_parameter
 
@@ -139,6 +140,77 @@ def test_the_layer_works_in_heterogeneous_models():
     assert_close(ours(x, edges), expected, rtol=1e-4, atol=1e-5)
 
 
+# the other flow
+
+
+@pytest.mark.parametrize("backend", ["fused", "scatter"])
+@pytest.mark.parametrize("kind", SHAPES)
+def test_the_other_flow_gives_the_numbers_of_transformer_conv(backend, kind):
+    x, edge_attr = inputs_of(SHAPES[kind], edge_dim=3)
+    conv = TransformerConv(
+        IN_CHANNELS[kind], CHANNELS, HEADS, edge_dim=3, flow="target_to_source"
+    ).double()
+    edges = EDGES.flip(0)
+    assert_same(conv, backend, x, edges, edge_attr)
+    size = tuple(len(part) for part in reversed(x)) if kind != "one set" else (7, 7)
+    for order in ("row", "col"):
+        index, perm = EdgeIndex(edges, sparse_size=size).sort_by(order, stable=True)
+        ours = StructuredAttentionConv.from_transformer_conv(conv, backend)
+        expected = gradients(conv, x, edges[:, perm], edge_attr)
+        for _ in range(2):  # the second call finds what the first one cached
+            found = gradients(ours, x, index, edge_attr)
+            for value, theirs in zip(found, expected, strict=True):
+                assert_close(value, theirs)
+
+
+def test_a_matrix_has_one_flow():
+    conv = StructuredAttentionConv(5, 8, flow="target_to_source")
+    adj = torch.eye(4).to_sparse_coo()
+    with pytest.raises(ValueError, match=r"got flow='target_to_source'"):
+        conv(torch.randn(4, 5), adj)
+
+
+# weights of PyG's layer, by their names
+
+
+@settings(max_examples=20)
+@given(options=OPTIONS, kind=st.sampled_from(list(SHAPES)))
+def test_weights_of_transformer_conv_load_and_are_written_again(options, kind):
+    x, edge_attr = inputs_of(SHAPES[kind], options["edge_dim"])
+    conv = TransformerConv(IN_CHANNELS[kind], CHANNELS, HEADS, **options).double()
+    model = torch.nn.Sequential(
+        StructuredAttentionConv(IN_CHANNELS[kind], CHANNELS, HEADS, **options).double()
+    )
+    model.load_state_dict(torch.nn.Sequential(conv).state_dict())
+    written = model[0].to_transformer_conv()
+    expected = gradients(conv, x, EDGES, edge_attr)
+    for other in (model[0], written):
+        for value, theirs in zip(
+            gradients(other, x, EDGES, edge_attr), expected, strict=True
+        ):
+            assert_close(value, theirs)
+
+
+@pytest.mark.parametrize("lazy, kind", [(-1, "one set"), ((-1, -1), "bipartite")])
+def test_lazy_layers_load_and_write_the_weights_of_transformer_conv(lazy, kind):
+    x, _ = inputs_of(SHAPES[kind])
+    conv = TransformerConv(IN_CHANNELS[kind], CHANNELS, HEADS).double()
+    ours = StructuredAttentionConv(lazy, CHANNELS, HEADS).double()
+    unwritten = ours.to_transformer_conv()
+    assert is_uninitialized_parameter(unwritten.lin_key.weight)
+    assert unwritten(x, EDGES).shape == conv(x, EDGES).shape
+    ours.load_state_dict(conv.state_dict())
+    assert_close(ours(x, EDGES), conv(x, EDGES))
+    assert_close(ours.to_transformer_conv()(x, EDGES), conv(x, EDGES))
+
+
+def test_missing_weights_are_named_as_ever():
+    weights = TransformerConv(5, CHANNELS, HEADS).state_dict()
+    del weights["lin_key.weight"]
+    with pytest.raises(RuntimeError, match=r"Missing key.*lin_qkv\.weight"):
+        StructuredAttentionConv(5, CHANNELS, HEADS).load_state_dict(weights)
+
+
 # lazy weights
 
 
@@ -175,12 +247,28 @@ def test_converting_a_lazy_layer_gives_a_lazy_layer():
 
 
 @pytest.mark.parametrize(
-    "change, message",
-    [({"aggr": "mean"}, "aggr='mean'"), ({"flow": "target_to_source"}, "flow='target")],
+    ("argument", "message"),
+    [
+        ({"aggr": "mean"}, r"weights of a softmax are summed.*got aggr='mean'"),
+        ({"flow": "both"}, r"flow is one of source_to_target.*got 'both'"),
+        ({"node_dim": 1}, r"nodes are the rows of x \(got 1\)"),
+        ({"decomposed_layers": 2}, r"no messages to decompose \(got 2\)"),
+        ({"aggr_kwargs": {}}, r"a sum has no arguments"),
+        ({"head": 2}, r"no argument 'head'"),
+        ({"heads": 0}, r"at least 1 \(got 8 and 0\)"),
+        ({"dropout": 1.5}, r"dropout must be a probability \(got 1.5\)"),
+    ],
 )
-def test_layers_that_pass_messages_otherwise_are_not_converted(change, message):
-    with pytest.raises(ValueError, match=rf"can be converted \(got .*{message}"):
-        StructuredAttentionConv.from_transformer_conv(TransformerConv(5, 8, **change))
+def test_arguments_without_a_meaning_are_rejected_with_the_reason(argument, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        StructuredAttentionConv(5, 8, **argument)
+
+
+def test_layers_that_aggregate_otherwise_are_not_converted():
+    with pytest.raises(ValueError, match=r"got aggr='mean'"):
+        StructuredAttentionConv.from_transformer_conv(
+            TransformerConv(5, 8, aggr="mean")
+        )
 
 
 def test_two_widths_need_two_in_channels():

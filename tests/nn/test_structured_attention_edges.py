@@ -135,7 +135,7 @@ def test_the_edge_index_caches_transposed_pointers(order):
     edges, _ = sorted_by(order)
     pointers = []
     for _ in range(2):
-        incoming = incoming_edges(edges, NODES, NODES)
+        incoming = incoming_edges(edges, NODES)
         pointers.append([incoming.rowptr, outgoing_edges(edges, incoming, NODES)[0]])
     assert all(first is again for first, again in zip(*pointers, strict=True))
 
@@ -148,7 +148,7 @@ def test_edges_by_source_are_the_edges_by_destination(data):
     given = torch.tensor(pairs, dtype=torch.long).view(-1, 2).t().contiguous()
     for order in ("row", "col", None):
         edges, _ = sorted_by(order, given, (num_src, num_dst))
-        incoming = incoming_edges(edges, num_src, num_dst)
+        incoming = incoming_edges(edges, num_dst)
         rowptr, row, perm = outgoing_edges(edges, incoming, num_src)
         positions = torch.arange(len(pairs)) if incoming.perm is None else incoming.perm
         destinations = row_of_edge(incoming.rowptr, incoming.col.numel())

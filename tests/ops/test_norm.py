@@ -141,3 +141,32 @@ def test_a_table_needs_row_ids():
     x, weight, shift, table, _ = inputs(6, 16)
     with pytest.raises(ValueError, match=r"go together.*got Tensor and NoneType"):
         node_norm(x, weight, shift, table)
+
+
+def test_other_derivatives_are_those_of_layer_norm():
+    x, weight, shift, table, row_id = inputs(4, 16)
+
+    def norm(x):
+        return node_norm(x, weight, shift, table, row_id, silu=True).square().sum()
+
+    def plain(x):
+        y = F.layer_norm(x + table[row_id], (16,), weight, shift)
+        return F.silu(y).square().sum()
+
+    assert_close(torch.func.hessian(norm)(x), torch.func.hessian(plain)(x))
+    (first,) = torch.autograd.grad(norm(x), x, create_graph=True)
+    (second,) = torch.autograd.grad(first.square().sum(), x)
+    (expected,) = torch.autograd.grad(plain(x), x, create_graph=True)
+    assert_close(second, torch.autograd.grad(expected.square().sum(), x)[0])
+
+
+def test_tensors_without_memory_or_sign_are_read_or_rejected():
+    x, weight, shift, table, row_id = inputs(4, 16)
+    y = node_norm(torch._neg_view(x.detach()), weight, shift)
+    assert_close(y, node_norm(-x, weight, shift))
+    zero = torch._efficientzerotensor((4, 16))
+    (slope,) = torch.autograd.grad(node_norm(x, weight, shift), x, zero)
+    assert not slope.any()
+    row_id.untyped_storage().resize_(0)
+    with pytest.raises(ValueError, match="row_id must have memory"):
+        node_norm(x, weight, shift, table, row_id)

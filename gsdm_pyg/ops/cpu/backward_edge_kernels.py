@@ -21,7 +21,7 @@ from gsdm_pyg.ops.cpu.edge_block import (
     gather,
     scatter,
 )
-from gsdm_pyg.ops.cpu.exponential import exp2
+from gsdm_pyg.ops.cpu.exponential import softmax_weight
 from gsdm_pyg.ops.cpu.task import field, tensor
 from gsdm_pyg.ops.cpu.vector import BYTES, load, read, store, write
 from gsdm_pyg.ops.cpu.vector_math import full, halves
@@ -122,7 +122,7 @@ def make_backward_edges(
                     if biased:
                         b = gather(bias + head * stored, at_head, 4, storage)
                         logit = logit + b * LOG2_E
-                    p = exp2(logit - lse_i, constants)
+                    p = softmax_weight(logit, lse_i, constants)
                     ds = p * (dp - delta_i)
                     if factored:
                         kept = gather(factor + head * stored, at_head, 4, storage)

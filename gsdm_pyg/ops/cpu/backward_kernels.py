@@ -17,7 +17,7 @@ from gsdm_pyg.ops.cpu.edge_block import (
     dots_single,
     gather_pairs,
 )
-from gsdm_pyg.ops.cpu.exponential import exp2
+from gsdm_pyg.ops.cpu.exponential import softmax_weight
 from gsdm_pyg.ops.cpu.task import field, tensor
 from gsdm_pyg.ops.cpu.vector import (
     BYTES,
@@ -165,17 +165,17 @@ def make_backward(
                     if query and key:
                         logit = dots_pair(q_i, k_h, at_k, k_i, q_h, at_q, storage)
                         dp = dots_pair(grad_i, v_h, at_v, v_i, grad_h, at_grad, storage)
-                        p = exp2(logit - concat(lse_i, lse_j), constants)
+                        p = softmax_weight(logit, concat(lse_i, lse_j), constants)
                         ds_i, ds_j = halves(p * (dp - concat(delta_i, delta_j)))
                         _, p_j = halves(p)
                     elif query:
                         logit = dots(q_i, k_h, at_k, 4, storage)
                         dp = dots(grad_i, v_h, at_v, 4, storage)
-                        ds_i = exp2(logit - lse_i, constants) * (dp - delta_i)
+                        ds_i = softmax_weight(logit, lse_i, constants) * (dp - delta_i)
                     else:
                         logit = dots(k_i, q_h, at_q, 4, storage)
                         dp = dots(v_i, grad_h, at_grad, 4, storage)
-                        p_j = exp2(logit - lse_j, constants)
+                        p_j = softmax_weight(logit, lse_j, constants)
                         ds_j = p_j * (dp - delta_j)
                     if query:
                         store(query_ds + e * size, ds_i, accum)
@@ -197,7 +197,7 @@ def make_backward(
                             q_i, k_j, k_i, q_j, grad_i, v_j, v_i, grad_j, storage
                         )
                     )
-                    p = exp2(logit - lse, constants)
+                    p = softmax_weight(logit, lse, constants)
                     ds_i, ds_j = halves(p * (dp - delta))
                     _, p_j = halves(p)
                     store(query_ds + at, ds_i, accum)

@@ -45,11 +45,12 @@ def make_combine_forward(channels: int, storage: str):
                 v_sum = (
                     v_sum * rescale + load(partial + 2 * size, channels, accum) * share
                 )
+                inverse, log_sum = scalar(0.0, storage), scalar(INF, storage)
                 if denominator > 0:
                     inverse = scalar(1.0, storage) / denominator
                     log_sum = max_logit + log2(denominator, constants)
-                else:
-                    inverse, log_sum = scalar(0.0, storage), scalar(INF, storage)
+                elif denominator != denominator:
+                    log_sum = denominator  # NaN, also in the backward pass
                 store(out + row * out_row + head * out_head, v_sum * inverse, storage)
                 write(lse + (row * heads + head) * size, log_sum)
 

@@ -14,6 +14,7 @@ from gsdm_pyg.ops.cpu import (
     backward_edge_kernels,
     backward_kernels,
     combine_kernels,
+    complete_kernel,
     component_kernels,
     forward_kernels,
     norm_kernels,
@@ -31,6 +32,7 @@ KERNELS: dict[str, Callable[..., Callable]] = {
     "backward_edges": backward_edge_kernels.make_backward_edges,
     "backward_keys": backward_edge_kernels.make_backward_keys,
     "combine_backward": combine_kernels.make_combine_backward,
+    "find_complete": complete_kernel.make_find_complete,
     "find_components": component_kernels.make_find_components,
     "backward_components": component_kernels.make_backward_components,
     "norm": norm_kernels.make_norm,
@@ -59,7 +61,7 @@ def _announce_compilation(future: str) -> None:
     """Log, once in a process, that a kernel is being compiled."""
     logger.warning(
         "Compiling the CPU kernels: the first use of each number of channels and dtype "
-        "takes some seconds and %s.",
+        "takes 1 to 5 seconds and %s.",
         future,
     )
 

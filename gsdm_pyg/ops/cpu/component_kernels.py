@@ -16,7 +16,7 @@ import math
 from numba import njit
 
 from gsdm_pyg.ops.cpu.edge_block import ENTRY_SIZE, dots
-from gsdm_pyg.ops.cpu.exponential import exp2
+from gsdm_pyg.ops.cpu.exponential import softmax_weight
 from gsdm_pyg.ops.cpu.task import field, set_field, tensor
 from gsdm_pyg.ops.cpu.vector import BYTES, load, read, store, write
 from gsdm_pyg.ops.cpu.vector_math import full, reduce_sum
@@ -41,10 +41,10 @@ def _neighbor_range(task, col, start, end):
     if start == end:
         return NO_NODE, -1
     first = read_index(task, col, start)
-    descents = 0  # negative if a neighbor is below the one before
+    falls = 0  # 1 if a neighbor is below the one before
     for edge in range(start + 1, end):
-        descents |= read_index(task, col, edge) - read_index(task, col, edge - 1)
-    if descents >= 0:  # the usual case, and several edges are compared at once
+        falls |= read_index(task, col, edge) < read_index(task, col, edge - 1)
+    if falls == 0:  # the usual case, and several edges are compared at once
         return first, read_index(task, col, end - 1)
     low = high = first
     for edge in range(start + 1, end):
@@ -80,6 +80,8 @@ def make_find_components(channels: int, storage: str):
         first, first_edge, reach = 0, 0, -1  # of the open component
         most_nodes, most_edges = 0, 0
         end = read_index(task, rowptr, 0)
+        if end != 0:
+            return
         write(components, 0)
         for row in range(rows):
             start, end = end, read_index(task, rowptr, row + 1)
@@ -173,14 +175,14 @@ def make_backward_components(channels: int, storage: str):
                     entry = entries + e * ENTRY_SIZE
                     logit = dots(q_i, nodes, entry, 8, accum)
                     dp = dots(grad_i, nodes + v_offset, entry, 8, accum)
-                    p = exp2(logit - lse_i, constants)
+                    p = softmax_weight(logit, lse_i, constants)
                     store(p_at + e * size, p, accum)
                     store(ds_at + e * size, p * (dp - delta_i), accum)
                 if blocks < count:
                     entry = entries + blocks * ENTRY_SIZE
                     logit = dots(q_i, nodes, entry, 4, accum)
                     dp = dots(grad_i, nodes + v_offset, entry, 4, accum)
-                    p = exp2(logit - lse_i, constants)
+                    p = softmax_weight(logit, lse_i, constants)
                     store(p_at + blocks * size, p, accum)
                     store(ds_at + blocks * size, p * (dp - delta_i), accum)
 

@@ -5,11 +5,11 @@ A call of the C library would spill every vector register around it.
 
 import torch
 from llvmlite import ir
-from numba import types
+from numba import njit, types
 from numba.extending import intrinsic
 
 from gsdm_pyg.ops.cpu.vector import F32, F64, I32, I64, constant, emit_load
-from gsdm_pyg.ops.cpu.vector_math import FAST, emit_call, emit_maximum
+from gsdm_pyg.ops.cpu.vector_math import FAST, at_most_zero, emit_call, emit_maximum
 
 # Minimax polynomials in float32, highest power first: 2^f = 1 + f P(f) on [-1/2, 1/2]
 # to 8e-8 relative, log2(1 + f) = f P(f) on [sqrt(1/2) - 1, sqrt(2) - 1] to 1e-7.
@@ -74,6 +74,15 @@ def exp2(typing, x, constants):
         return builder.fmul(power, builder.bitcast(exponent, kind))
 
     return x(x, types.int64), codegen
+
+
+@njit
+def softmax_weight(logit, log_sum, constants):
+    """2^(logit - log_sum), the weight of an edge, computed again for its gradient.
+
+    It is at most 1, although a huge logit is rounded differently the second time.
+    """
+    return exp2(at_most_zero(logit - log_sum), constants)
 
 
 @intrinsic

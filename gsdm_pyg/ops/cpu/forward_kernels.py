@@ -152,16 +152,19 @@ def make_forward(
                 v_h, at_h = v + head * v_head, weights + head * weights_stride
                 out_i = out + row * out_row + head * out_head
                 prefetch_write(out_i + PREFETCH_ROWS * out_row, width)
-                # Two sums, as one would wait for each of its additions to finish; an
-                # odd number of edges is followed by one of weight 0.
+                # Two sums, as one would wait for each of its additions to finish.
                 v_sum = full(channels, 0.0, storage)
                 odd_sum = full(channels, 0.0, storage)
-                for e in range(0, count, 2):
+                for e in range(0, count - 1, 2):
                     at, at_v = at_h + e * size, table + e * ENTRY_SIZE + v_table
                     v_sum = accumulate(v_sum, at, v_h, at_v, storage)
                     odd_sum = accumulate(
                         odd_sum, at + size, v_h, at_v + ENTRY_SIZE, storage
                     )
+                if count % 2:
+                    at = at_h + (count - 1) * size
+                    at_v = table + (count - 1) * ENTRY_SIZE + v_table
+                    v_sum = accumulate(v_sum, at, v_h, at_v, storage)
                 v_sum = v_sum + odd_sum
                 if features:
                     f_sum = full(features, 0.0, storage)
@@ -178,6 +181,8 @@ def make_forward(
                     if denominator > 0:
                         inverse = scalar(1.0, storage) / denominator
                         log_sum = max_logit + log2(denominator, constants)
+                    elif denominator != denominator:
+                        log_sum = denominator  # NaN, also in the backward pass
                     store(out_i, v_sum * inverse, storage)
                     if features:
                         store(out_i + feature_offset, f_sum * inverse, storage)

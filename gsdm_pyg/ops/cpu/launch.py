@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from gsdm_pyg.ops.attention_inputs import AttentionInputs, EdgeTerms
-from gsdm_pyg.ops.cpu import memory
+from gsdm_pyg.ops.cpu import complete, memory
 from gsdm_pyg.ops.cpu.backward_kernels import ROWS_PER_ITEM
 from gsdm_pyg.ops.cpu.compile import compiled
 from gsdm_pyg.ops.cpu.component_kernels import MIN_DEGREE, MIN_ITEMS
@@ -18,6 +18,7 @@ from gsdm_pyg.ops.cpu.task import StridedTensor, Task
 from gsdm_pyg.ops.cpu.threads import run_kernel
 from gsdm_pyg.ops.cpu.vector import LINE
 from gsdm_pyg.ops.cpu.work_items import EDGES_PER_ITEM, TABLE_SIZE, WEIGHTS_SIZE
+from gsdm_pyg.ops.csr import check_csr
 
 Graph = tuple[Tensor, Tensor]  # rowptr [rows + 1], col [E]
 Kernel = tuple[int | str | bool, ...]  # name and options, see `compiled`
@@ -35,6 +36,11 @@ def forward(inputs: AttentionInputs) -> tuple[Tensor, Tensor]:
 
     The last dimension of q, k and v is contiguous, and so are the terms.
     """
+    parts = _complete_components(inputs)
+    if parts:
+        out, lse = complete.forward(inputs, parts)
+        if complete.is_trusted(lse):
+            return out, lse
     like, channels = inputs.qkv[0], inputs.qkv[-1].size(-1)
     rows, heads, width = like.size(0), like.size(-2), like.size(-1)
     out = empty((rows, heads, width), like.dtype)
@@ -67,6 +73,9 @@ def backward(
     channels, storage = inputs.qkv[-1].size(-1), STORAGE[out.dtype]
     features = width - channels
     grads = [empty(x.shape, x.dtype) for x in inputs.qkv]
+    parts = _complete_components(inputs)
+    if parts and complete.is_trusted(lse):
+        return complete.backward(grad, out, lse, inputs, parts, grads)
     task = _new_task(inputs, out, lse)
     task.grad = _strided(grad)
     task.dq, task.dk, task.dv = _split_qkv(grads)
@@ -189,15 +198,24 @@ def _run_over_rows(
 
 def _check_indices(task: Task, graph: Graph) -> None:
     """Raise if a kernel found an index out of range."""
-    if not task.invalid:
-        return
-    rowptr, col = graph
-    low, high = (col.min().item(), col.max().item()) if col.numel() else (0, 0)
-    raise IndexError(
-        "rowptr must rise from 0 to the number of edges, and indices of nodes must "
-        f"be in [0, {task.num_cols}) (got rowptr from {rowptr[0]} to {rowptr[-1]} "
-        f"for {col.numel()} edges, and indices from {low} to {high})"
-    )
+    if task.invalid:
+        check_csr(*graph, task.num_cols)
+        raise IndexError(
+            "transpose must list every edge of the graph once: pass "
+            "transpose_csr(rowptr, col, num_src) (got positions out of range)"
+        )
+
+
+def _complete_components(inputs: AttentionInputs) -> list[complete.Batch]:
+    """The complete components that the graph is made of; empty if it is not."""
+    if not complete.may_be_complete(inputs):
+        return []
+    rows = inputs.qkv[0].size(0)
+    starts, last_row = (torch.zeros(rows + 1, dtype=torch.int64) for _ in range(2))
+    task = Task(components=starts.data_ptr(), row_id=last_row.data_ptr())
+    _set_graph(task, (inputs.rowptr, inputs.col), inputs.num_src)
+    _run_items(task, 1, ("find_complete",))
+    return complete.batches(starts[: task.num_components + 1].tolist())
 
 
 def _nontemporal(task: Task, grads: Sequence[Tensor]) -> bool:

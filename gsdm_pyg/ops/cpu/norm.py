@@ -1,7 +1,7 @@
 """Tensors in, tensors out: runs the kernels that normalize rows."""
 
 import ctypes
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import torch
 from torch import Tensor
@@ -12,6 +12,7 @@ from gsdm_pyg.ops.cpu.memory import empty
 from gsdm_pyg.ops.cpu.norm_kernels import LANES, ROWS_PER_ITEM
 from gsdm_pyg.ops.cpu.task import Task
 from gsdm_pyg.ops.cpu.threads import run_kernel
+from gsdm_pyg.ops.kernel_inputs import readable
 
 MAX_WIDTH = 1024  # of the rows that the kernels are compiled for
 
@@ -24,6 +25,11 @@ class NormInputs(NamedTuple):
     shift: Tensor  # [D]
     table: Tensor | None  # [M, D]
     row_id: Tensor | None  # [N]
+
+    def readable(self) -> Self:
+        """The inputs as the kernels read them."""
+        given = {name: x for name, x in self._asdict().items() if x is not None}
+        return self._replace(**{name: readable(name, x) for name, x in given.items()})
 
 
 def is_supported(x: Tensor, *rows: Tensor) -> bool:

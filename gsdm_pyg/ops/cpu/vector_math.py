@@ -97,6 +97,17 @@ def maximum(typing, a, b):
 
 
 @intrinsic
+def at_most_zero(typing, x):
+    """min(x, 0) of a number or vector; NaN stays NaN."""
+
+    def codegen(context, builder, sig, args):
+        zero = constant(args[0].type, 0.0)
+        return builder.select(builder.fcmp_ordered("ogt", args[0], zero), zero, args[0])
+
+    return x(x), codegen
+
+
+@intrinsic
 def reduce_max(typing, vector):
     """The largest lane of a vector of 2, 4, 8, ... lanes."""
 

@@ -15,6 +15,13 @@ LOG_2: tl.constexpr = tl.constexpr(0.6931471805599453)
 
 
 @triton.jit
+def softmax_weight(logit, log_sum, valid):
+    """2^(logit - log_sum) of valid edges: at most 1, NaN if the logit is NaN."""
+    excess = logit - log_sum
+    return tl.where(valid, tl.exp2(tl.where(excess > 0.0, 0.0, excess)), 0.0)
+
+
+@triton.jit
 def query_kernel(
     q, k, v, bias, factor, edges, grad, lse, delta, dq, all_ds, all_p, partials,
     chunk_row, chunk_start, chunk_end, chunk_slot, col,
@@ -53,7 +60,7 @@ def query_kernel(
             place = edge * heads + head
             if BIASED:
                 logit += tl.load(bias + place, valid, other=0.0).to(ACCUM) * LOG2_E
-            p = tl.where(valid, tl.exp2(logit - lse_i), 0.0)
+            p = softmax_weight(logit, lse_i, valid)
             if FACTORED:
                 kept = tl.load(factor + place, valid, other=0.0).to(ACCUM)
                 ds = p * (dp * kept - delta_i)
@@ -140,7 +147,7 @@ def key_kernel(
                 lse_i = tl.load(lse + i * heads + head, valid, other=0.0)
                 delta_i = tl.load(delta + i * heads + head, valid, other=0.0)
                 logit = tl.sum(k_j[None, :] * q_i, axis=1)
-                p = tl.where(valid, tl.exp2(logit - lse_i), 0.0)
+                p = softmax_weight(logit, lse_i, valid)
                 ds = p * (tl.sum(v_j[None, :] * grad_i, axis=1) - delta_i)
             k_total += tl.sum(ds[:, None] * q_i, axis=0)
             v_total += tl.sum(p[:, None] * grad_i, axis=0)

@@ -64,8 +64,8 @@ def forward_kernel(
             store_row(out, v_sum * inverse, row, head, out_row, C + F, C, BLOCK_C)
             f_sum *= inverse
             store_row(out + C, f_sum, row, head, out_row, C + F, F, BLOCK_F)
-            log_sum = max_logit + tl.log2(tl.where(denominator > 0, denominator, 1.0))
-            log_sum = tl.where(denominator > 0, log_sum, float("inf"))
+            log_sum = max_logit + tl.log2(tl.where(denominator == 0, 1.0, denominator))
+            log_sum = tl.where(denominator == 0, float("inf"), log_sum)
             tl.store(lse + row * heads + head, log_sum)
         else:
             place = partials + (slot * heads + head) * (C + F + 2)
@@ -104,6 +104,6 @@ def combine_forward_kernel(
             denominator > 0, 1.0 / tl.where(denominator > 0, denominator, 1.0), 0.0
         )
         store_row(out, v_sum * inverse, row, head, heads * C, C, C, BLOCK_C)
-        log_sum = max_logit + tl.log2(tl.where(denominator > 0, denominator, 1.0))
-        log_sum = tl.where(denominator > 0, log_sum, float("inf"))
+        log_sum = max_logit + tl.log2(tl.where(denominator == 0, 1.0, denominator))
+        log_sum = tl.where(denominator == 0, float("inf"), log_sum)
         tl.store(lse + row * heads + head, log_sum)
