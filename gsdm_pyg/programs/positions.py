@@ -16,7 +16,13 @@ from torch import Tensor
 from gsdm_pyg.graphical_model import GraphicalModel
 from gsdm_pyg.problem import Problem
 from gsdm_pyg.programs.replay import Terms, replay
-from gsdm_pyg.programs.symmetry import Index, check_exchangeable, colors, indices
+from gsdm_pyg.programs.symmetry import (
+    Index,
+    check_exchangeable,
+    colors,
+    indices,
+    orbits,
+)
 
 SMALLEST = 5  # the sizes at which symmetry is looked for are 5, 6, 7, ...
 DRAWS = 3  # instances on which densities are compared
@@ -39,9 +45,18 @@ def typical_sizes(problem: Problem) -> dict[str, Any]:
 
 
 def positions_by_graph(graph: GraphicalModel) -> Axes:
-    """The axes whose index the graph does not allow to permute."""
+    """The axes whose index the graph does not allow to permute.
+
+    A variable has none if all of its nodes can take each other's place, as the cells of
+    a Sudoku can.
+    """
     found = [index for index in indices(graph) if check_exchangeable(graph, index)]
-    return _axes(found)
+    orbit = orbits(graph)
+    return {
+        name: axes
+        for name, axes in _axes(found).items()
+        if len(orbit[graph.variables[name].nodes].unique()) > 1
+    }
 
 
 def positions_by_program(

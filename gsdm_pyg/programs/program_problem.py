@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial, wraps
 from types import new_class
-from typing import Any, ClassVar, overload
+from typing import Any, ClassVar, TypeVar, overload
 
 import torch
 from torch import Tensor
@@ -19,13 +19,18 @@ from gsdm_pyg.graphical_model import GraphicalModel
 from gsdm_pyg.problem import Problem, graph_of
 from gsdm_pyg.programs.draw import can_vectorize, draw_batch
 from gsdm_pyg.programs.errors import ProgramError
-from gsdm_pyg.programs.positions import positions_by_program, typical_sizes
+from gsdm_pyg.programs.positions import (
+    positions_by_graph,
+    positions_by_program,
+    typical_sizes,
+)
 from gsdm_pyg.programs.random_state import seeded
 from gsdm_pyg.programs.trace import Traced, trace, warn_of_unused
 from gsdm_pyg.seeding import keyed_generator
 from gsdm_pyg.sizes import Size
 
 Positions = Mapping[str, Sequence[int]]
+AnyProblem = TypeVar("AnyProblem", bound=Problem)
 
 
 class ProgramProblem(Problem, register=False):
@@ -56,9 +61,7 @@ class ProgramProblem(Problem, register=False):
         """The statements `sample`, `let`, `observe` and `factor`, in any order."""
 
     def graphical_model(self) -> GraphicalModel:
-        known = self.positions
-        if known is None:
-            known = _found_positions(_typical(self))
+        known = found_positions(self)
         graph = trace(self.program, str(self), known, self.intermediates).graph
         warn_of_unused(graph, str(self))
         return graph
@@ -75,12 +78,28 @@ class ProgramProblem(Problem, register=False):
         }
 
 
+def found_positions(problem: Problem) -> Positions:
+    """The axes of each variable whose index a model needs to know, at any size.
+
+    Those that a program declares, or that are found for it; for other problems, those
+    that the graph alone does not allow to permute.
+    """
+    if not isinstance(problem, ProgramProblem):
+        return _positions_by_graph(_typical(problem))
+    if problem.positions is not None:
+        return problem.positions
+    return _positions_by_program(_typical(problem))
+
+
 @lru_cache(maxsize=1024)
-def _typical(problem: ProgramProblem) -> ProgramProblem:
-    """The program at small sizes, or as it is if it has no such sizes."""
+def _typical(problem: AnyProblem) -> AnyProblem:
+    """The problem at small sizes, or as it is if it has no such sizes."""
     try:
-        small = replace(problem, **typical_sizes(problem))
-        _traced(small)
+        small: AnyProblem = replace(problem, **typical_sizes(problem))  # type: ignore[type-var]
+        if isinstance(small, ProgramProblem):
+            _traced(small)
+        else:
+            graph_of(small)
     except (ValueError, RuntimeError, IndexError, TypeError):
         return problem
     return small
@@ -93,7 +112,12 @@ def _traced(problem: ProgramProblem) -> Traced:
 
 
 @lru_cache(maxsize=64)
-def _found_positions(problem: ProgramProblem) -> Positions:
+def _positions_by_graph(problem: Problem) -> Positions:
+    return positions_by_graph(graph_of(problem))
+
+
+@lru_cache(maxsize=64)
+def _positions_by_program(problem: ProgramProblem) -> Positions:
     generator = keyed_generator("positions")
 
     def draw() -> Mapping[str, Tensor]:

@@ -86,17 +86,24 @@ def sample(
     return _draw("sample", name, Role.LATENT, distribution, shape, domain)
 
 
-def let(name: str, value: Tensor, *, domain: Domain | None = None) -> Tensor:
+def let(
+    name: str,
+    value: Tensor,
+    *,
+    role: Role | str = Role.INTERMEDIATE,
+    domain: Domain | None = None,
+) -> Tensor:
     """Name an intermediate variable, which other variables determine.
 
     Args:
         name: Its name, as for `sample`.
         value: What it is. Use the result from here on, which depends on the new
             variable alone.
+        role: "latent" for a result that is asked for by itself.
         domain: Where the values are. By default real numbers, or two classes for a
             boolean tensor; integers need one.
     """
-    return _compute("let", name, Role.INTERMEDIATE, value, domain)
+    return _compute("let", name, Role(role), value, domain)
 
 
 def observe(
