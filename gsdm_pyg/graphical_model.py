@@ -7,6 +7,7 @@ to each other: the paper's rule is "an edge, or a common factor", not moralisati
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import networkx as nx
@@ -36,6 +37,9 @@ from gsdm_pyg.variables import (
 )
 
 RANDOM_DEGREE = 20  # how many other nodes a node attends to in a random graph
+
+
+EDGE_KINDS = ("itself", "parent", "child", "factor")
 
 
 class GraphicalModel:
@@ -184,6 +188,19 @@ class GraphicalModel:
             is_undirected=edges in ("structured", "complete"),
         )
 
+    def edge_kinds(self, edge_index: Tensor) -> Tensor:
+        """What the source of each edge is to its destination, [E]: see `EDGE_KINDS`.
+
+        Args:
+            edge_index: Edges [2, E] as `edge_index` returns them.
+        """
+        n, (source, target) = self.num_nodes, edge_index
+        parent, child = self.edges()
+        kinds = torch.full_like(source, EDGE_KINDS.index("factor"))
+        kinds[torch.isin(target * n + source, child * n + parent)] = 1
+        kinds[torch.isin(source * n + target, child * n + parent)] = 2
+        return kinds.masked_fill(source == target, 0)
+
     def without_intermediates(self) -> GraphicalModel:
         """The model without its intermediate variables.
 
@@ -253,19 +270,31 @@ class GraphicalModel:
         return dict(zip(self.variables, column_blocks(classes), strict=True))
 
     def to_networkx(self) -> nx.DiGraph:
-        """Nodes with `variable`, `position` and `role`; edges with `kind`.
+        """Nodes with their variable, entry, role and domain; edges with `kind`.
 
-        A directed edge has kind "directed". Two nodes of one factor are linked in both
-        directions by edges of kind "factor".
+        A node has the attributes `variable`, `position` (its index in the array),
+        `role`, `classes` (0 if it is continuous), `low` and `high` (its bounds, where
+        it has them) and `coordinates` (see `positions` of `add_variable`). A directed
+        edge has kind "directed". Two nodes of one factor are linked in both directions
+        by edges of kind "factor". `gsdm_pyg.programs.specs.from_networkx` reads it.
         """
         graph = nx.DiGraph()
         for variable in self.variables.values():
+            domain, coordinates = variable.domain, variable.coordinates.tolist()
+            shared = {
+                "variable": variable.name,
+                "role": variable.role.value,
+                "classes": domain.num_classes or 0,
+            }
+            for bound in ("low", "high"):
+                if math.isfinite(getattr(domain, bound, math.inf)):
+                    shared[bound] = float(getattr(domain, bound))
             for offset, position in enumerate(np.ndindex(*variable.shape)):
                 graph.add_node(
                     variable.first_node + offset,
-                    variable=variable.name,
                     position=position,
-                    role=variable.role.value,
+                    coordinates=tuple(coordinates[offset]),
+                    **shared,
                 )
         graph.add_edges_from(self.factor_pairs().t().tolist(), kind="factor")
         graph.add_edges_from(self.edges().t().tolist(), kind="directed")

@@ -15,7 +15,12 @@ from torch import Tensor, nn
 from gsdm_pyg import model_folder
 from gsdm_pyg.checks import check_choice
 from gsdm_pyg.choices import Backend
-from gsdm_pyg.data import check_given, encode, with_simulations
+from gsdm_pyg.data import (
+    check_given,
+    encode,
+    has_untold_kinds,
+    with_simulations,
+)
 from gsdm_pyg.diffusion import GraphDiffusion
 from gsdm_pyg.evaluation import Evaluation, evaluate
 from gsdm_pyg.graphical_model import GraphicalModel
@@ -102,7 +107,12 @@ class GSDM(nn.Module):
         chosen = ModelSettings.parse(settings, also=("simulations", "backend"))
         if simulations is not None:
             source = _simulated(source, simulations)
-        model = cls(ProblemSpec.of(source, chosen.graph), chosen, backend=backend)
+        spec = ProblemSpec.of(source, chosen.graph)
+        if chosen.edge_kinds == "auto":
+            untold = has_untold_kinds(source.largest(), chosen.graph)
+            kinds = "learned" if untold else "ignored"
+            chosen = chosen.updated({"edge_kinds": kinds})
+        model = cls(spec, chosen, backend=backend)
         model.source = source
         largest = graph_of(source.largest(), chosen.graph)
         warning = check_depth(largest, chosen.layers, chosen.graph)

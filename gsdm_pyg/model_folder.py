@@ -36,6 +36,7 @@ Load with `GSDM.from_pretrained` of `gsdm_pyg` and draw with `.sample`.
 _OLDER = {
     "embedding": "exchangeable",
     "edges": "structured",
+    "edge_kinds": "ignored",
     "intermediates": "keep",
     "continuous_loss": "x0",
     "discrete_scale": 1.0,

@@ -24,6 +24,7 @@ from gsdm_pyg.choices import (
     Backend,
     ContinuousLoss,
     DiscreteLoss,
+    EdgeKinds,
     Edges,
     Embedding,
     Intermediates,
@@ -43,8 +44,10 @@ class GraphOptions(Settings):
     embedding: Embedding = "exchangeable"
     """What distinguishes the nodes of one variable (section 3.2). "exchangeable": the
     positions that the problem declares, so that nodes which agree in all of them are
-    exchangeable. "array": the index in the array. "independent": each node has a vector
-    of its own, at one size only. "shared": nothing except the edges."""
+    exchangeable; programs find theirs. "auto": the indices that the graph does not
+    allow to permute, whatever the problem declares. "array": the index in the array.
+    "independent": each node has a vector of its own, at one size only. "shared":
+    nothing except the edges."""
     edges: Edges = "structured"
     """Which nodes a node attends to, see `GraphicalModel.edge_index`."""
     intermediates: Intermediates = "keep"
@@ -68,6 +71,12 @@ class ModelSettings(GraphOptions):
     edges."""
     heads: PositiveInt = 2
     """H, the number of attention heads."""
+    edge_kinds: EdgeKinds = "auto"
+    """Whether attention knows if an edge leads to a parent, a child, a node of the same
+    factor or the node itself, by a learned bias per kind and head. Edges are
+    symmetrised, so without it a node of a chain cannot tell its past from its future.
+    "auto" is "learned" where the two ends of an edge do not tell its kind by their
+    variables and positions, and "ignored" elsewhere."""
     dropout: Share = 0.0
     """Dropout inside the residual blocks."""
     self_conditioning: bool = False

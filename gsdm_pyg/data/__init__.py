@@ -2,7 +2,14 @@
 
 from gsdm_pyg.data.batches import ProblemBatches, to_batch
 from gsdm_pyg.data.given import check_given
-from gsdm_pyg.data.instances import Instances, ProblemData, encode, structure, to_data
+from gsdm_pyg.data.instances import (
+    Instances,
+    ProblemData,
+    encode,
+    has_untold_kinds,
+    structure,
+    to_data,
+)
 from gsdm_pyg.data.simulations import with_simulations
 
 __all__ = [
@@ -11,6 +18,7 @@ __all__ = [
     "ProblemData",
     "check_given",
     "encode",
+    "has_untold_kinds",
     "structure",
     "to_batch",
     "to_data",

@@ -68,6 +68,7 @@ def to_batch(
             sort_order="col",
             is_undirected=all(s.edge_index.is_undirected for s in shared),
         ).fill_cache_(no_transpose=True),
+        edge_kind=per_graph([s.edge_kind for s in shared]),
         variable_id=per_graph([s.variable_id for s in shared]),
         embedding=embedding,
         batch=graph.repeat_interleave(num_nodes),

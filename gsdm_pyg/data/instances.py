@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -15,7 +16,9 @@ from torch_geometric.data import Data
 from gsdm_pyg.choices import Embedding
 from gsdm_pyg.embedding_rows import EmbeddingRows
 from gsdm_pyg.encoding import Arrays
+from gsdm_pyg.graphical_model import EDGE_KINDS
 from gsdm_pyg.problem import Problem, graph_of
+from gsdm_pyg.programs.program_problem import found_positions
 from gsdm_pyg.settings import GraphOptions
 from gsdm_pyg.variables import Variable
 
@@ -25,6 +28,7 @@ class Structure:
     """What all instances of a problem share."""
 
     edge_index: EdgeIndex  # [2, E], sorted by destination
+    edge_kind: Tensor  # [E], what each source is to its destination
     variable_id: Tensor  # [N], which variable a node belongs to
     embedding: EmbeddingRows  # what distinguishes the nodes
 
@@ -36,7 +40,11 @@ def structure(problem: Problem, options: GraphOptions = GraphOptions()) -> Struc
     variables = graph.variables.values()
     num_nodes = torch.tensor([v.num_nodes for v in variables])
     variable_id = torch.arange(len(num_nodes)).repeat_interleave(num_nodes)
-    positions = [_positions(variable, options.embedding) for variable in variables]
+    axes = found_positions(problem) if options.embedding == "auto" else {}
+    positions = [
+        _positions(variable, options.embedding, axes.get(variable.name, ()))
+        for variable in variables
+    ]
     width = max(position.size(1) for position in positions)  # P
     position = torch.cat([F.pad(p, (0, width - p.size(1))) for p in positions])
     row_id = variable_id
@@ -47,8 +55,10 @@ def structure(problem: Problem, options: GraphOptions = GraphOptions()) -> Struc
     row_variable = torch.empty(num_rows, dtype=torch.long)
     row_position = torch.empty(num_rows, width, dtype=torch.long)
     row_variable[row_id], row_position[row_id] = variable_id, position
+    edge_index = graph.edge_index(options.edges)
     return Structure(
-        graph.edge_index(options.edges),
+        edge_index,
+        graph.edge_kinds(edge_index.as_tensor()),
         variable_id,
         EmbeddingRows(
             row_id=row_id,
@@ -59,14 +69,30 @@ def structure(problem: Problem, options: GraphOptions = GraphOptions()) -> Struc
     )
 
 
-def _positions(variable: Variable, embedding: Embedding) -> Tensor:
+def _positions(variable: Variable, embedding: Embedding, axes: Sequence[int]) -> Tensor:
     """What distinguishes the nodes of a variable, [num_nodes, P]."""
+    if embedding == "auto":
+        return torch.ones(variable.shape).nonzero()[:, list(axes)]
     if embedding == "exchangeable":
         return variable.coordinates
     if embedding == "array":
         return torch.ones(variable.shape).nonzero()  # the index along every axis
     nodes = torch.arange(variable.nodes.start, variable.nodes.stop)[:, None]
     return nodes if embedding == "independent" else nodes[:, :0]
+
+
+def has_untold_kinds(problem: Problem, options: GraphOptions) -> bool:
+    """Whether two edges of different kinds join nodes of the same embeddings.
+
+    Then a model cannot tell a parent from a child unless it knows the kinds of edges.
+    """
+    shared = structure(problem, options)
+    row_id, kind = shared.embedding["row_id"], shared.edge_kind
+    source, target = shared.edge_index.as_tensor()
+    others = kind != EDGE_KINDS.index("itself")
+    ends = row_id[target] * (int(row_id.max()) + 1) + row_id[source]
+    pairs = torch.stack([ends[others], kind[others]]).unique(dim=1)
+    return len(pairs[0].unique()) < pairs.size(1)
 
 
 @dataclass(frozen=True)
@@ -135,7 +161,8 @@ def to_data(
     """One instance as a graph, which PyG's `Batch.from_data_list` can batch.
 
     It has `x` [N, W] with the values in the columns of their domains, `observed` [N],
-    and the `edge_index`, `variable_id` and `embedding` of the problem's `structure`.
+    and the `edge_index`, `edge_kind`, `variable_id` and `embedding` of the problem's
+    `structure`.
 
     Args:
         problem: The problem that the values belong to.
@@ -154,6 +181,7 @@ def to_data(
         x=one.x[0],
         observed=one.observed[0],
         edge_index=shared.edge_index,
+        edge_kind=shared.edge_kind,
         variable_id=shared.variable_id,
         embedding=dict(shared.embedding),
     )

@@ -75,6 +75,7 @@ class GraphDiffusion(nn.Module):
             heads=settings.heads,
             dropout=settings.dropout,
             self_conditioning=settings.self_conditioning,
+            edge_kinds=settings.edge_kinds == "learned",
             num_nodes=None if shapes is None else sum(map(math.prod, shapes)),
             backend=backend,
         )
@@ -190,7 +191,7 @@ class GraphDiffusion(nn.Module):
         """The network's prediction, see `predict_x0`."""
         t = t.expand(batch.num_graphs)
         graph = (batch.observed, batch.edge_index, batch.embedding)
-        output = self.denoiser(xt, t, *graph, x0_hat)
+        output = self.denoiser(xt, t, *graph, x0_hat, edge_kind=batch.edge_kind)
         scaling = nodes.scaling
         return predict_x0(output, xt, alpha_bar, scaling.columns, scaling.discrete)
 

@@ -105,5 +105,8 @@ class AttentionBlock(nn.Module):
         )
         self.linear = AddLinear(width)
 
-    def forward(self, h: Tensor, edge_index: Tensor) -> Tensor:
-        return self.linear(self.attention(self.norm(h), edge_index), h)
+    def forward(
+        self, h: Tensor, edge_index: Tensor, edge_bias: Tensor | None = None
+    ) -> Tensor:
+        update = self.attention(self.norm(h), edge_index, edge_bias=edge_bias)
+        return self.linear(update, h)

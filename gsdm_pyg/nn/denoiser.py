@@ -9,6 +9,7 @@ from torch.nn import functional as F
 from gsdm_pyg.checks import check_choice
 from gsdm_pyg.choices import Backend
 from gsdm_pyg.embedding_rows import EmbeddingRows
+from gsdm_pyg.graphical_model import EDGE_KINDS
 from gsdm_pyg.nn.blocks import AttentionBlock, NodeNorm, ResidualBlock
 from gsdm_pyg.nn.embeddings import (
     IndependentEmbedding,
@@ -30,6 +31,7 @@ class Denoiser(nn.Module):
         heads: H, attention heads of D / H channels each.
         dropout: Dropout inside the residual blocks.
         self_conditioning: Whether an earlier estimate of x0 is a second input.
+        edge_kinds: Whether attention has a learned bias per kind of edge and head.
         num_nodes: If given, all graphs have that many nodes and each has an embedding
             of its own. By default an embedding depends on variable and position.
         backend: How attention is computed, see `StructuredAttentionConv`.
@@ -44,6 +46,7 @@ class Denoiser(nn.Module):
         heads: int = 2,
         dropout: float = 0.0,
         self_conditioning: bool = False,
+        edge_kinds: bool = False,
         num_nodes: int | None = None,
         backend: Backend = "auto",
     ) -> None:
@@ -70,6 +73,10 @@ class Denoiser(nn.Module):
         self.attention = nn.ModuleList(
             AttentionBlock(width, heads, backend) for _ in range(layers)
         )
+        self.edge_bias = None
+        if edge_kinds:  # of each kind, layer and head
+            size = (len(EDGE_KINDS), layers, heads)
+            self.edge_bias = nn.Parameter(torch.zeros(size))
         self.norm = NodeNorm(width, silu=True)
         self.output = nn.Linear(width, num_columns)
 
@@ -93,6 +100,8 @@ class Denoiser(nn.Module):
         edge_index: Tensor,
         embedding: EmbeddingRows,
         x0_hat: Tensor | None = None,
+        *,
+        edge_kind: Tensor | None = None,
     ) -> Tensor:
         """Raw outputs [N, W] for noisy values.
 
@@ -104,6 +113,7 @@ class Denoiser(nn.Module):
             embedding: Which embedding each node has.
             x0_hat: An earlier estimate of x0 for self-conditioning, [N, W]; None if
                 there is none yet.
+            edge_kind: The kind of each edge, [E], if the denoiser learns kinds.
         """
         row_id, row_graph = embedding["row_id"], embedding["row_graph"]
         node = self.embed_node(embedding)  # [R, D]
@@ -115,7 +125,22 @@ class Denoiser(nn.Module):
             h = h + self.embed_estimate(x0_hat)
         h = h + table.index_select(0, row_id + len(node) * observed)
         time, node = F.silu(self.embed_time(t)), F.silu(node)
-        for residual, attention in zip(self.residual, self.attention, strict=True):
+        biases = self._edge_biases(edge_kind)
+        blocks = zip(self.residual, self.attention, biases, strict=True)
+        for residual, attention, bias in blocks:
             h = residual(h, time, node, row_graph, row_id)
-            h = attention(h, edge_index)
+            h = attention(h, edge_index, bias)
         return self.output(self.norm(h))
+
+    def _edge_biases(self, edge_kind: Tensor | None) -> list[Tensor | None]:
+        """The bias of each layer's attention, [E, H], if edges have kinds."""
+        if self.edge_bias is None:
+            return [None] * len(self.attention)
+        if edge_kind is None:
+            raise ValueError(
+                "A denoiser with edge_kinds=True needs the kind of each edge, [E] "
+                "(got None)."
+            )
+        # A product: its gradient needs no scatter.
+        one_hot = F.one_hot(edge_kind, len(EDGE_KINDS)).to(self.edge_bias.dtype)
+        return [one_hot @ table for table in self.edge_bias.unbind(1)]

@@ -104,7 +104,7 @@ def test_a_complete_graph_is_dense_attention(backend):
     found = run(denoiser, batch, t)
     for block in denoiser.attention:
         conv = block.attention
-        conv.forward = lambda x, _, conv=conv: dense_attention(conv, x, sizes)
+        conv.forward = lambda x, *_, conv=conv, **__: dense_attention(conv, x, sizes)
     assert_close(found, run(denoiser, batch, t), rtol=1e-4, atol=1e-5)
 
 
