@@ -192,6 +192,8 @@ class Dependence:
 class _Operators(TorchDispatchMode):
     """Sees the operators that functions of torch become."""
 
+    supports_higher_order_operators = True  # to reject them by name
+
     def __init__(self, dependence: Dependence) -> None:
         super().__init__()
         self.dependence = dependence
@@ -202,6 +204,11 @@ class _Operators(TorchDispatchMode):
         kwargs = kwargs or {}
         if self.dependence.paused:
             return func(*args, **kwargs)
+        if not hasattr(func, "overloadpacket"):
+            raise error(
+                "An operator that calls functions of Python cannot be followed: use "
+                f"torch.where, or a loop of Python (got {func})."
+            )
         if rule_of(func) is None:
             with self:  # operators that are made of others, in inference mode
                 result = func.decompose(*args, **kwargs)

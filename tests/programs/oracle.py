@@ -33,26 +33,42 @@ class Input(NamedTuple):
 Function = Callable[..., Tensor | Sequence[Tensor]]
 
 
-def moved(function: Function, inputs: Sequence[Input], num_draws: int = 30) -> Tensor:
-    """Which outputs ever move when one entry of an input is drawn again, [O, I]."""
+def moved(
+    function: Function,
+    inputs: Sequence[Input],
+    num_draws: int = 30,
+    found: Tensor | None = None,
+) -> Tensor:
+    """Which outputs ever move when one entry of an input is drawn again, [O, I].
+
+    Args:
+        function: The function.
+        inputs: Its random inputs, of I entries together.
+        num_draws: How often each entry is drawn again.
+        found: A table [O, I] by tracing: after some draws, entries of which it has no
+            dependence that is not confirmed yet are left alone.
+    """
     generator = torch.Generator().manual_seed(0)
-    found = None
-    state = torch.get_rng_state()
-    for _ in range(num_draws):
+    state, seen = torch.get_rng_state(), None
+    for number in range(num_draws):
         values = [x.draw(generator) for x in inputs]
         base = _flat(_run(function, values))
-        columns = []
+        if seen is None:
+            entries = sum(value.numel() for value in values)
+            seen = torch.zeros(base.numel(), entries, dtype=torch.bool)
+        open_entries = (found & ~seen).any(0) if found is not None else None
+        column = 0
         for which, x in enumerate(inputs):
             other = x.draw(generator).reshape(-1)
             for entry in range(other.numel()):
-                changed = [value.clone() for value in values]
-                changed[which].view(-1)[entry] = other[entry]
-                columns.append(~_same(base, _flat(_run(function, changed))))
-        now = torch.stack(columns, 1)
-        found = now if found is None else found | now
+                if open_entries is None or number < 8 or open_entries[column]:
+                    changed = [value.clone() for value in values]
+                    changed[which].view(-1)[entry] = other[entry]
+                    seen[:, column] |= ~_same(base, _flat(_run(function, changed)))
+                column += 1
     torch.set_rng_state(state)
-    assert found is not None
-    return found
+    assert seen is not None
+    return seen
 
 
 def traced(function: Function, values: Sequence[Tensor]) -> Tensor:

@@ -67,7 +67,9 @@ def scatter(call: Call) -> list[Rows]:
     x, index, value = call["self"], call["index"], call["src"]
     dim = call["dim"] % max(x.dim(), 1)
     source = empty(index.numel())
-    if isinstance(value, Tensor) and index.numel():
+    if isinstance(value, Tensor) and not value.dim():
+        source = broadcast(call.rows(value), value, index.shape)
+    elif isinstance(value, Tensor) and index.numel():
         part = positions(value.shape)[tuple(slice(n) for n in index.shape)]
         source = call.rows(value).take(flat(part))
     keeps = call.name != "scatter" or call["reduce"] is not None
