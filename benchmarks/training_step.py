@@ -26,6 +26,7 @@ from torch import Tensor, nn
 from torch_geometric.data import Batch
 from torch_geometric.nn.dense.linear import Linear as PygLinear
 
+from benchmarks.measure import products
 from gsdm_pyg import GSDM, GraphicalModel, Problem, ProblemBatches, Role
 from gsdm_pyg.settings import OptimizerSettings
 from gsdm_pyg.training.memory import keep_freed_memory
@@ -69,22 +70,6 @@ def linear_shapes(model: nn.Module, run: Callable[[], object]) -> list[tuple]:
     for hook in hooks:
         hook.remove()
     return shapes
-
-
-def products(shapes: list[tuple]) -> Callable[[], None]:
-    """A function that does the three products of each linear layer."""
-    work = [
-        (torch.randn(rows, i), torch.randn(o, i), torch.randn(rows, o))
-        for rows, i, o in shapes
-    ]
-
-    def run() -> None:
-        for x, weight, grad in work:
-            x @ weight.t()
-            grad @ weight
-            grad.t() @ x
-
-    return run
 
 
 def milliseconds(run: Callable[[], object]) -> float:
