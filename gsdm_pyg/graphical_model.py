@@ -281,7 +281,7 @@ class GraphicalModel:
         graph = nx.DiGraph()
         for variable in self.variables.values():
             domain, coordinates = variable.domain, variable.coordinates.tolist()
-            shared = {
+            shared: dict[str, str | float] = {
                 "variable": variable.name,
                 "role": variable.role.value,
                 "classes": domain.num_classes or 0,

@@ -7,6 +7,7 @@ import importlib.util
 import sys
 import zlib
 from pathlib import Path
+from typing import Any
 
 from gsdm_pyg.problem import Problem
 from gsdm_pyg.programs.foppl import from_foppl
@@ -26,7 +27,14 @@ def resolve_problem(name: str) -> type[Problem]:
     if name.endswith(".foppl"):
         return from_foppl(Path(name))
     if ":" in name:
-        return _load(name)
+        problem = load_from_file(name)
+        if not (isinstance(problem, type) and issubclass(problem, Problem)):
+            path, _, class_name = name.rpartition(":")
+            raise ValueError(
+                f"{path} defines no Problem of that name (got {class_name!r})."
+            )
+        problem.reference = name
+        return problem
     if name not in Problem.registry and importlib.util.find_spec("problems"):
         importlib.import_module("problems")
     if name not in Problem.registry:
@@ -39,8 +47,9 @@ def resolve_problem(name: str) -> type[Problem]:
     return Problem.registry[name]
 
 
-def _load(name: str) -> type[Problem]:
-    path, _, class_name = name.rpartition(":")
+def load_from_file(name: str) -> Any:
+    """What `path/to/file.py:name` is, or None; the file is executed once."""
+    path, _, attribute = name.rpartition(":")
     file = Path(path).resolve()
     if not file.is_file():
         raise FileNotFoundError(f"The problem file does not exist (got {path!r}).")
@@ -62,10 +71,4 @@ def _load(name: str) -> type[Problem]:
         except BaseException:
             del sys.modules[spec.name]
             raise
-    problem = getattr(module, class_name, None)
-    if not (isinstance(problem, type) and issubclass(problem, Problem)):
-        raise ValueError(
-            f"{path} defines no Problem of that name (got {class_name!r})."
-        )
-    problem.reference = name
-    return problem
+    return getattr(module, attribute, None)

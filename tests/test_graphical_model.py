@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
-from gsdm_pyg import Categorical, GraphicalModel, Role
+from gsdm_pyg import Categorical, Continuous, GraphicalModel, Role
 from problems import BCMF
 
 SIZES = [(1, 1, 1), (2, 3, 1), (1, 4, 2), (3, 2, 4), (4, 5, 3)]
@@ -320,17 +320,20 @@ def test_eliminating_intermediates_keeps_names_shapes_domains_and_roles():
 
 def test_to_networkx_labels_nodes_and_edges():
     graph = GraphicalModel()
-    a = graph.add_variable("a", (1, 2), role=Role.OBSERVED)
-    b = graph.add_variable("b", (2,), role=Role.INTERMEDIATE)
+    a = graph.add_variable("a", (1, 2), Categorical(3), role=Role.OBSERVED)
+    rank = (torch.arange(2),)
+    b = graph.add_variable("b", (2,), Continuous(0), Role.INTERMEDIATE, rank)
     graph.connect(a[0], b)
     graph.factor(b)
     graph.factor(a[0])
     network = graph.to_networkx()
+    a_node = {"variable": "a", "role": "observed", "classes": 3, "coordinates": ()}
+    b_node = {"variable": "b", "role": "intermediate", "classes": 0, "low": 0.0}
     assert dict(network.nodes(data=True)) == {
-        0: {"variable": "a", "position": (0, 0), "role": "observed"},
-        1: {"variable": "a", "position": (0, 1), "role": "observed"},
-        2: {"variable": "b", "position": (0,), "role": "intermediate"},
-        3: {"variable": "b", "position": (1,), "role": "intermediate"},
+        0: {**a_node, "position": (0, 0)},
+        1: {**a_node, "position": (0, 1)},
+        2: {**b_node, "position": (0,), "coordinates": (0,)},
+        3: {**b_node, "position": (1,), "coordinates": (1,)},
     }
     assert {(u, v): kind for u, v, kind in network.edges(data="kind")} == {
         (0, 2): "directed",
@@ -346,8 +349,8 @@ def test_to_networkx_of_bcmf_is_the_program_as_a_dag():
     network = BCMF(m=2, n=2, k=2).graphical_model().to_networkx()
     assert network.number_of_nodes() == 20 and network.number_of_edges() == 24
     assert all(kind == "directed" for _, _, kind in network.edges(data="kind"))
-    position = network.nodes[8 + 5]
-    assert position == {"variable": "C", "position": (1, 0, 1), "role": "intermediate"}
+    node = network.nodes[8 + 5]
+    assert node["variable"] == "C" and node["position"] == (1, 0, 1)
 
 
 def test_repr_lists_variables_sizes_and_density():

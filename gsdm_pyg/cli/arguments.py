@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
+from dataclasses import fields
+from pathlib import Path
 from typing import Any, get_args
 
 import torch
@@ -13,6 +16,8 @@ from gsdm_pyg.model import GSDM
 from gsdm_pyg.problem import Problem
 from gsdm_pyg.registry import resolve_problem
 from gsdm_pyg.settings import SamplerSettings
+
+PICTURES = (".png", ".svg", ".pdf")  # the formats of a picture
 
 
 def add_model_arguments(parser: argparse.ArgumentParser) -> None:
@@ -45,12 +50,40 @@ def add_overwrite_argument(parser: argparse.ArgumentParser) -> None:
 
 def check_out(options: argparse.Namespace, *suffixes: str) -> None:
     """Refuse an `--out` that could not be written, before the work."""
-    if options.out.suffix not in suffixes:
-        raise ValueError(
-            f"--out ends in {' or '.join(suffixes)} (got {str(options.out)!r})."
-        )
+    check_place(options.out, "--out", suffixes, options.overwrite)
+
+
+def check_place(
+    path: Path | None, name: str, suffixes: tuple[str, ...], overwrite: bool
+) -> None:
+    """Reject a file that could not be written, before the work."""
+    if path is None:
+        return
+    if path.suffix not in suffixes:
+        raise ValueError(f"{name} ends in {' or '.join(suffixes)} (got {str(path)!r}).")
     remedy = "choose another name, or pass --overwrite"
-    check_new_file(options.out, "--out", remedy, options.overwrite)
+    check_new_file(path, name, remedy, overwrite)
+
+
+def read_sizes(problem: type[Problem], texts: Sequence[str]) -> dict[str, Any]:
+    """Sizes of a problem from texts such as m=8."""
+    names = [field.name for field in fields(problem)]  # type: ignore[arg-type]
+    sizes = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not equals:
+            raise ValueError(f"A size reads name=value (got {text!r}).")
+        if key not in names:
+            known = ", ".join(names) or "no sizes"
+            raise ValueError(f"{problem.__name__} takes {known} (got {key!r}).")
+        try:
+            sizes[key] = yaml.safe_load(value)
+        except yaml.YAMLError:
+            raise ValueError(f"A size reads name=value (got {text!r}).") from None
+        takes_list = problem.size_kinds.get(key) == "sizes"
+        if isinstance(sizes[key], list) and not takes_list:
+            raise ValueError(f"Here a size is one number (got {text!r}).")
+    return sizes
 
 
 def sampler_arguments(options: argparse.Namespace) -> dict[str, Any]:
@@ -85,17 +118,7 @@ def _problem(model: GSDM, options: argparse.Namespace) -> Problem:
     same = _class_name(name) == _class_name(model.spec.name or "")
     problem = resolve_problem(name)
     sizes = dict(model.spec.sizes or {}) if same else {}  # ranges at their upper end
-    for text in options.settings:
-        key, equals, value = text.partition("=")
-        if not equals:
-            raise ValueError(f"A size reads name=value (got {text!r}).")
-        try:
-            sizes[key] = yaml.safe_load(value)
-        except yaml.YAMLError:
-            raise ValueError(f"A size reads name=value (got {text!r}).") from None
-        takes_list = problem.size_kinds.get(key) == "sizes"
-        if isinstance(sizes[key], list) and not takes_list:
-            raise ValueError(f"Here a size is one number (got {text!r}).")
+    sizes |= read_sizes(problem, options.settings)
     try:
         return problem.family(**sizes).largest()
     except TypeError as error:

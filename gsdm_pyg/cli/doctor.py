@@ -7,17 +7,15 @@ import json
 from pathlib import Path
 from typing import Any
 
-from gsdm_pyg.cli.arguments import add_overwrite_argument
+from gsdm_pyg.cli.arguments import PICTURES, add_overwrite_argument, check_place
 from gsdm_pyg.config import load_config
 from gsdm_pyg.evaluation import label
-from gsdm_pyg.files import atomic_writer, check_new_file, write_file
+from gsdm_pyg.files import atomic_writer, write_file
 from gsdm_pyg.problem import graph_of
 from gsdm_pyg.programs.doctor import diagnose
 from gsdm_pyg.programs.forecast import forecast
 from gsdm_pyg.programs.pictures import graph_figure
 from gsdm_pyg.training.memory import keep_freed_memory
-
-_PICTURES = (".png", ".svg", ".pdf")
 
 
 def add_parser(commands: Any) -> None:
@@ -34,8 +32,8 @@ def add_parser(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Examine the graph of a config, and forecast time and memory of its training."""
-    _check_place(options.picture, "--picture", _PICTURES, options.overwrite)
-    _check_place(options.json, "--json", (".json",), options.overwrite)
+    check_place(options.picture, "--picture", PICTURES, options.overwrite)
+    check_place(options.json, "--json", (".json",), options.overwrite)
     config = load_config(options.config, options.settings)
     source, model = config.problem.source(), config.model
     problems = list(dict.fromkeys([source.smallest(), source.largest()]))
@@ -55,15 +53,3 @@ def run(options: argparse.Namespace) -> None:
         graphs = {name: diagnosis.to_dict() for name, diagnosis in found.items()}
         findings = {"graphs": graphs, "forecast": expected.to_dict()}
         write_file(options.json, json.dumps(findings, indent=2).encode())
-
-
-def _check_place(
-    path: Path | None, name: str, suffixes: tuple[str, ...], overwrite: bool
-) -> None:
-    """Reject a file that could not be written, before the work."""
-    if path is None:
-        return
-    if path.suffix not in suffixes:
-        raise ValueError(f"{name} ends in {' or '.join(suffixes)} (got {str(path)!r}).")
-    remedy = "choose another name, or pass --overwrite"
-    check_new_file(path, name, remedy, overwrite)
