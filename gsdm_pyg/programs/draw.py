@@ -26,6 +26,7 @@ TRIES = 1000  # draws per accepted instance, beyond which a condition is too rar
 
 Program = Callable[[], object]
 Values = dict[str, Tensor]
+Drawn = tuple[Values, Tensor | None]
 Entries = dict[str, dict[tuple[int, ...], Tensor]]
 
 
@@ -61,22 +62,14 @@ class Drawer(Handler):
         self.accepted = holds if self.accepted is None else self.accepted & holds
 
 
-def draw_batch(
-    program: Program,
-    num: int,
-    vectorized: bool,
-    subexpressions: Mapping[int, str] | None = None,
-) -> Values:
-    """`num` instances: an array [num, *shape] per variable.
+def draw_accepted(draw: Callable[[int], Drawn], num: int) -> Values:
+    """`num` instances that satisfy all conditions: an array [num, *shape] per variable.
 
     Args:
-        program: The program at one size.
+        draw: Draws instances, and says which of them satisfy all conditions.
         num: How many instances.
-        vectorized: Whether to run the program once for all of them.
-        subexpressions: Variables that the program does not name, see `trace`.
     """
-    options = vectorized and num > 1, subexpressions or {}
-    drawn, accepted = _draw(program, num, *options)
+    drawn, accepted = draw(num)
     if accepted is None:
         return drawn
     parts, found, tried = [], 0, 0
@@ -94,17 +87,24 @@ def draw_batch(
             )
         share = max(found, 1) / tried
         more = min(math.ceil(1.2 * (num - found) / share) + 1, 100 * num)
-        drawn, accepted = _draw(program, more, *options)
+        drawn, accepted = draw(more)
         assert accepted is not None  # as before
 
 
-def _draw(
+def draw(
     program: Program,
     num: int,
     vectorized: bool,
     subexpressions: Mapping[int, str] | None = None,
-) -> tuple[Values, Tensor | None]:
-    """`num` instances, and which of them satisfy all conditions."""
+) -> Drawn:
+    """`num` instances, and which of them satisfy all conditions, if there are any.
+
+    Args:
+        program: The program at one size.
+        num: How many instances.
+        vectorized: Whether to run the program once for all of them.
+        subexpressions: Variables that the program does not name, see `trace`.
+    """
     drawers: list[Drawer] = []
 
     def run(_: Tensor) -> list[Tensor]:
@@ -148,7 +148,7 @@ def can_vectorize(program: Program, name: str) -> bool:
     """
     state = torch.random.get_rng_state()
     try:
-        _draw(program, 2, vectorized=True)
+        draw(program, 2, vectorized=True)
     except (RuntimeError, ValueError) as failure:
         reason = str(failure).strip().splitlines()[0]
         logger.warning(

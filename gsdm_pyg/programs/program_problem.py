@@ -17,7 +17,7 @@ from gsdm_pyg.checks import check_choice
 from gsdm_pyg.choices import ProgramIntermediates
 from gsdm_pyg.graphical_model import GraphicalModel
 from gsdm_pyg.problem import Problem, graph_of
-from gsdm_pyg.programs.draw import can_vectorize, draw_batch
+from gsdm_pyg.programs.draw import Drawn, can_vectorize, draw, draw_accepted
 from gsdm_pyg.programs.errors import ProgramError
 from gsdm_pyg.programs.positions import (
     positions_by_graph,
@@ -25,6 +25,7 @@ from gsdm_pyg.programs.positions import (
     typical_sizes,
 )
 from gsdm_pyg.programs.random_state import seeded
+from gsdm_pyg.programs.recording import RecordedDraws
 from gsdm_pyg.programs.trace import Traced, trace, warn_of_unused
 from gsdm_pyg.seeding import keyed_generator
 from gsdm_pyg.sizes import Size
@@ -71,7 +72,7 @@ class ProgramProblem(Problem, register=False):
     ) -> dict[str, Tensor]:
         variables = graph_of(self).variables
         with seeded(generator):
-            drawn = draw_batch(self.program, num, *_how_to_draw(self))
+            drawn = draw_accepted(_draws(self), num)
         return {
             name: drawn[name].long() if variable.domain.num_classes else drawn[name]
             for name, variable in variables.items()
@@ -120,21 +121,26 @@ def _positions_by_graph(problem: Problem) -> Positions:
 def _positions_by_program(problem: ProgramProblem) -> Positions:
     generator = keyed_generator("positions")
 
-    def draw() -> Mapping[str, Tensor]:
+    def instance() -> Mapping[str, Tensor]:
         with seeded(generator):
-            drawn = draw_batch(problem.program, 1, vectorized=False)
+            drawn = draw_accepted(partial(draw, problem.program, vectorized=False), 1)
         return {name: value[0] for name, value in drawn.items()}
 
-    return positions_by_program(_traced(problem).graph, problem.program, draw)
+    return positions_by_program(_traced(problem).graph, problem.program, instance)
 
 
 @lru_cache(maxsize=1024)
-def _how_to_draw(problem: ProgramProblem) -> tuple[bool, dict[int, str]]:
-    """Whether many instances can be drawn at once, and the variables without a name."""
+def _draws(problem: ProgramProblem) -> Callable[[int], Drawn]:
+    """Draws instances of a problem, many at once if that is possible."""
     unnamed = {}
     if problem.intermediates == "all":
         unnamed = _traced(problem).subexpressions
-    return can_vectorize(problem.program, str(problem)), unnamed
+    vectorized = can_vectorize(problem.program, str(problem))
+
+    def draws(num: int) -> Drawn:
+        return draw(problem.program, num, vectorized and num > 1, unnamed)
+
+    return RecordedDraws(draws) if vectorized else draws
 
 
 Decorated = Callable[..., object]

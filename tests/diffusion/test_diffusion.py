@@ -214,7 +214,7 @@ def test_a_model_is_trained_by_its_continuous_loss():
 def test_the_loss_is_the_mean_over_latent_nodes():
     diffusion = GSDM.from_problem(PROBLEM, **SIZES).diffusion
     batch = batch_of()
-    diffusion.denoiser.forward = lambda x, *_: torch.zeros_like(x)  # says nothing
+    diffusion.denoiser.forward = lambda x, *_, **__: torch.zeros_like(x)  # says nothing
     discrete = diffusion.scaling(batch.variable_id).discrete[:, 0]
     batch.observed = ~discrete  # latent: R alone, where log 2 is the price of a coin
     assert_close(diffusion.loss(batch), torch.tensor(math.log(2)))

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from gsdm_pyg.graphical_model import GraphicalModel
-from gsdm_pyg.programs.draw import draw_batch
+from gsdm_pyg.programs.draw import draw
 from gsdm_pyg.programs.foppl.evaluate import Run
 from gsdm_pyg.programs.foppl.parse import parse
 from gsdm_pyg.programs.foppl.place import Place
@@ -51,7 +51,7 @@ class FopplProblem(ProgramProblem, register=False):
         """
         run = self._run()
         with seeded(keyed_generator("given")):
-            draw_batch(run.run, 1, vectorized=False)
+            draw(run.run, 1, vectorized=False)
         return run.variables.given()
 
 
