@@ -2,13 +2,21 @@
 
 import pytest
 import torch
+from torch._subclasses import FakeTensorMode
+from torch.nn import functional as F
+from torch.testing import assert_close
 from torch_geometric import EdgeIndex
 from torch_geometric.nn import Linear, TransformerConv
 
 from gsdm_pyg.private_api import (
+    dense_attention,
+    dense_attention_backward,
     has_cached_pointers,
     has_message_hooks,
     has_module_hooks,
+    is_fake,
+    is_functional,
+    is_zero_tensor,
 )
 
 
@@ -48,3 +56,22 @@ def test_module_hooks_are_found_until_removed(register):
     assert has_module_hooks(layer)
     handle.remove()
     assert not has_module_hooks(layer)
+
+
+def test_tensors_without_numbers_of_their_own_are_found():
+    x = torch.ones(2)
+    assert is_zero_tensor(torch._efficientzerotensor(2))
+    assert is_fake(FakeTensorMode().from_tensor(x))
+    assert torch.func.functionalize(lambda x: x + is_functional(x))(x).eq(2).all()
+    assert not (is_zero_tensor(x) or is_fake(x) or is_functional(x))
+
+
+def test_dense_attention_is_scaled_dot_product_attention():
+    q, k, v = (torch.randn(2, 3, 5, 4, requires_grad=True) for _ in range(3))
+    expected = F.scaled_dot_product_attention(q, k, v, scale=0.3)
+    out, lse = dense_attention(q, k, v, 0.3)
+    assert_close(out, expected)
+    assert_close(lse, (0.3 * q @ k.mT).logsumexp(-1))
+    grad = torch.randn_like(out)
+    slopes = dense_attention_backward(grad, q, k, v, out, lse, 0.3)
+    assert_close(slopes, torch.autograd.grad(expected, (q, k, v), grad))
