@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from functools import lru_cache
 from types import ModuleType, new_class
 from typing import Any, ClassVar, NamedTuple
@@ -17,6 +18,8 @@ from gsdm_pyg.seeding import keyed_generator
 from gsdm_pyg.sizes import Size
 
 Model = Callable[..., object]
+
+_LOOP = 3  # at this size, a loop over range(1, n) has two rounds
 
 
 class _Call(NamedTuple):
@@ -38,12 +41,12 @@ class PyroProblem(ProgramProblem, register=False):
 
     def program(self) -> object:
         with _pyro_sites().Statements(_plan(self)):
-            return self._run()
+            return self._run(self.sizes())
 
-    def _run(self) -> object:
-        """Run the model, with its arguments at these sizes."""
+    def _run(self, sizes: Mapping[str, int]) -> object:
+        """Run the model, with its arguments at some sizes."""
         model, arguments, _ = self._call
-        values = OrderedDict({**arguments.arguments, **self.sizes()})
+        values = OrderedDict({**arguments.arguments, **sizes})
         bound = inspect.BoundArguments(arguments.signature, values)
         return model(*bound.args, **bound.kwargs)
 
@@ -129,23 +132,32 @@ def _name(model: Any) -> str:
 
 @lru_cache(maxsize=1024)
 def _plan(problem: PyroProblem) -> Any:
-    """The sites of the model, from two runs of it."""
+    """The sites of the model, from two or three runs of it."""
     sites = _pyro_sites()
-    with seeded(keyed_generator("pyro")), sites.Recorder() as recorder:
-        problem._run()
-    plan = sites.plan_of(recorder.sites, problem._call.observed)
-    data = [site.data for site in recorder.sites if site.data is not None]
+    found = larger = _recorded(problem, problem.sizes())
+    sizes = {name: max(size, _LOOP) for name, size in problem.sizes().items()}
+    if sizes != problem.sizes():
+        with suppress(Exception):  # where other arguments do not fit these sizes
+            larger = _recorded(problem, sizes)
+    plan = sites.plan_of(found, larger, problem._call.observed)
+    data = [site.data for site in found if site.data is not None]
     if not data:
         return plan
     check = sites.DataCheck(data)
     try:
         with seeded(keyed_generator("pyro")), check.dependence.follow(), check:
-            problem._run()
+            problem._run(problem.sizes())
     except ProgramError as failure:
         raise ProgramError(
             f"{failure} The data that a model observes are random values to it."
         ) from failure
     return plan
+
+
+def _recorded(problem: PyroProblem, sizes: Mapping[str, int]) -> Any:
+    with seeded(keyed_generator("pyro")), _pyro_sites().Recorder() as recorder:
+        problem._run(sizes)
+    return recorder.sites
 
 
 def _pyro_sites() -> ModuleType:

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyro.distributions as dist
@@ -26,7 +26,8 @@ from gsdm_pyg.variables import Role
 Message = dict[str, Any]  # what Pyro passes to a messenger
 
 
-class PyroSite(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class PyroSite:
     """A site as one run of the model reaches it."""
 
     name: str
@@ -157,14 +158,17 @@ class Statements(Messenger):
         message["done"] = True
 
 
-def plan_of(sites: Sequence[PyroSite], observed: Iterable[str]) -> Plan:
+def plan_of(
+    sites: Sequence[PyroSite], larger: Sequence[PyroSite], observed: Iterable[str]
+) -> Plan:
     """Names and roles of the sites of a model.
 
     Args:
         sites: As a recorder lists them.
+        larger: The same at larger sizes, which tell what is a loop.
         observed: More observed ones, by site or by variable.
     """
-    variables = entry_names(sites)
+    variables = entry_names(sites, larger)
     chosen = {site.name for site in sites if site.role is Role.OBSERVED}
     for name in observed:
         found = {
@@ -182,7 +186,9 @@ def plan_of(sites: Sequence[PyroSite], observed: Iterable[str]) -> Plan:
     return Plan(variables, chosen)
 
 
-def entry_names(sites: Sequence[PyroSite]) -> dict[str, str]:
+def entry_names(
+    sites: Sequence[PyroSite], larger: Sequence[PyroSite]
+) -> dict[str, str]:
     """Site -> "x", or "x[3]" if it is one of many that a loop makes.
 
     Sites belong to one variable if one statement makes several of them, under names
@@ -190,29 +196,36 @@ def entry_names(sites: Sequence[PyroSite]) -> dict[str, str]:
     chain, joins if its name fits. Entries are in the order of their numbers.
     """
     names = {site.name: site.name for site in sites}
-    statements: dict[tuple[Any, ...], list[PyroSite]] = defaultdict(list)
-    for site in sites:
-        statements[site.line, _NUMBER.sub("#", site.name), site.kind].append(site)
     taken = set(names)
-    for made in statements.values():
-        first = made[0]
-        template = _template([site.name for site in made])
+    for line, template in _loops(larger):
         variable = _SEPARATED.sub("", template).strip(" _.-")
-        is_loop = template != first.name and names[first.name] == first.name
-        if not is_loop or not variable or variable in taken:
-            continue
         pattern = re.compile(re.escape(template).replace(r"\#", r"(\d+)"))
+        fitting = {s: m for s in sites if (m := pattern.fullmatch(s.name))}
+        made = [site for site in fitting if site.line == line]
+        first = next(iter(made or fitting), None)
+        if first is None or names[first.name] != first.name:
+            continue  # it has not been reached, or another template has it
         numbers = {
             site.name: tuple(map(int, match.groups()))
-            for site in sites
-            if site.kind == first.kind and (match := pattern.fullmatch(site.name))
+            for site, match in fitting.items()
+            if site.kind == first.kind
         }
         entries = _ranks(list(numbers.values()))
-        if entries is not None:
-            taken.add(variable)
-            for name, entry in zip(numbers, entries, strict=True):
-                names[name] = f"{variable}[{', '.join(map(str, entry))}]"
+        if entries is None or not variable or variable in taken:
+            continue
+        taken.add(variable)
+        for name, entry in zip(numbers, entries, strict=True):
+            names[name] = f"{variable}[{', '.join(map(str, entry))}]"
     return names
+
+
+def _loops(sites: Sequence[PyroSite]) -> list[tuple[str, str]]:
+    """Statements that make several sites: their line, and the names with # for i."""
+    made: dict[tuple[Any, ...], list[str]] = defaultdict(list)
+    for site in sites:
+        made[site.line, site.kind, _NUMBER.sub("#", site.name)].append(site.name)
+    found = ((line, _template(names)) for (line, *_), names in made.items())
+    return [(line, template) for line, template in found if "#" in template]
 
 
 _NUMBER = re.compile(r"\d+")

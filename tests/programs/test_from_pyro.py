@@ -117,6 +117,22 @@ def test_a_chain_is_one_variable_with_its_first_site_apart():
     assert graph_of(problem).variables["x"].role is Role.OBSERVED
 
 
+@pytest.mark.parametrize("T, shape", [(2, (2,)), (1, (1,))])
+def test_loops_of_few_rounds_are_arrays_as_at_larger_sizes(T, shape):
+    def chain(T):
+        z = pyro.sample("z_0", dist.Normal(0.0, 1.0))
+        for t in range(1, T):
+            z = pyro.sample(f"z_{t}", dist.Normal(z, 1.0))
+
+    def flips(T):
+        p = pyro.sample("p", dist.Beta(10.0, 10.0))
+        for i in pyro.plate("data", T):
+            pyro.sample(f"obs_{i}", dist.Bernoulli(p))
+
+    assert variables(from_pyro(flips, T, observed="obs")) == {"p": (), "obs": shape}
+    assert variables(from_pyro(chain, T)) == {"z": shape}
+
+
 def test_sites_of_a_sequential_plate_are_entries_of_one_variable():
     def flips(data):
         p = pyro.sample("p", dist.Beta(10.0, 10.0))
