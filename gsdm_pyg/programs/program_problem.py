@@ -119,14 +119,12 @@ def _positions_by_graph(problem: Problem) -> Positions:
 
 @lru_cache(maxsize=64)
 def _positions_by_program(problem: ProgramProblem) -> Positions:
-    generator = keyed_generator("positions")
-
     def instance() -> Mapping[str, Tensor]:
-        with seeded(generator):
-            drawn = draw_accepted(partial(draw, problem.program, vectorized=False), 1)
+        drawn = draw_accepted(partial(draw, problem.program, vectorized=False), 1)
         return {name: value[0] for name, value in drawn.items()}
 
-    return positions_by_program(_traced(problem).graph, problem.program, instance)
+    with seeded(keyed_generator("positions")):
+        return positions_by_program(_traced(problem).graph, problem.program, instance)
 
 
 @lru_cache(maxsize=1024)

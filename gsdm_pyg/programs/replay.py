@@ -11,8 +11,9 @@ from torch.distributions import Distribution
 
 from gsdm_pyg.private_api import without_validation
 from gsdm_pyg.programs.draw import join_entries
-from gsdm_pyg.programs.indexing import ScalarIndices
+from gsdm_pyg.programs.random_state import seeded
 from gsdm_pyg.programs.sites import Handler, Site, handled_by
+from gsdm_pyg.seeding import keyed_generator
 
 
 @dataclass
@@ -64,7 +65,8 @@ def replay(program: Callable[[], object], values: Mapping[str, Tensor]) -> Terms
     """
     replayer = Replayer(values)
     modes = torch.no_grad(), without_validation(), ScalarIndices()
-    with modes[0], modes[1], modes[2], handled_by(replayer):
+    seed = seeded(keyed_generator("replay"))  # of draws without a name
+    with seed, modes[0], modes[1], modes[2], handled_by(replayer):
         program()
 
     def joined(parts: dict[str, dict[tuple[int, ...], Tensor]]) -> dict[str, Tensor]:
