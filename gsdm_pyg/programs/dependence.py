@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -38,7 +39,6 @@ class Dependence:
         self.escapes = Escapes(self.is_random)
         self._memory = Memory()
         self._inside: set[int] = set()  # addresses that the program allocated
-        self._warned: set[str] = set()
 
     @contextmanager
     def follow(self) -> Iterator[None]:
@@ -131,7 +131,8 @@ class Dependence:
             items = list(value) if several else [value]
             for i, x in enumerate(items):
                 if isinstance(x, Tensor):
-                    items[i] = x.clone() if copies else x
+                    dense = x if x.layout == torch.strided else x.to_dense()
+                    items[i] = dense.clone() if copies else dense
                     rows[id(items[i])] = self._memory.rows(x)
             by_name[key] = items if several else items[0]
         return Call(
@@ -177,16 +178,19 @@ class Dependence:
         rule = rule_of(function)
         if rule is not None:
             return rule(call)
-        name = str(function.overloadpacket)
-        if name not in self._warned:
-            self._warned.add(name)
-            logger.warning(
-                "torch's operator %s has no rule: its result is taken to depend on all "
-                "of its inputs, which may link more nodes than needed (%s).",
-                name,
-                current_line(),
-            )
+        _warn_of_unknown(str(function.overloadpacket), current_line())
         return everything(call)
+
+
+@lru_cache(maxsize=1024)
+def _warn_of_unknown(name: str, line: str) -> None:
+    """Name an operator without a rule, once for each line."""
+    logger.warning(
+        "torch's operator %s has no rule: its result is taken to depend on all of its "
+        "inputs, which may link more nodes than needed (%s).",
+        name,
+        line,
+    )
 
 
 class _Operators(TorchDispatchMode):

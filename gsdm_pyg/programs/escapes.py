@@ -71,12 +71,7 @@ class Escapes:
         """Whether a value is, or a list of any depth has, a random tensor."""
         if isinstance(value, list | tuple):
             return any(self.is_random(item) for item in value)
-        if not isinstance(value, Tensor):
-            return False
-        try:
-            return self._is_random(value)
-        except ProgramError:  # a tensor of torch.func, which operators do not see
-            return False
+        return isinstance(value, Tensor) and self._is_random(value)
 
     def check_function(self, name: str, args: Any, kwargs: Any) -> None:
         """Before a function of torch is called."""

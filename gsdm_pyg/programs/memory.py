@@ -42,8 +42,14 @@ class Memory:
     def write(self, x: Tensor, rows: Rows) -> None:
         """Set what each element of x depends on."""
         place, size = address(x), x.element_size()
-        if not x.numel() or not (rows or place in self._held):
+        has_values = x.numel() and not (x.is_meta or is_zero_tensor(x))
+        if not has_values or not (rows or place in self._held):
             return
+        if not place:
+            raise error(
+                "Random values in sparse tensors, or in others without memory of their "
+                f"own, cannot be followed: use dense tensors (got {x.layout})."
+            )
         storage = x.untyped_storage()
         if not _is_whole(x):
             nothing = empty(storage.nbytes() // size)
@@ -55,17 +61,13 @@ class Memory:
 
 
 def address(x: Tensor) -> int:
-    """Where the memory of a tensor begins."""
-    if is_zero_tensor(x):  # of autograd: it has no memory
+    """Where the memory of a tensor begins; 0 if it has none of its own."""
+    if is_zero_tensor(x):  # one of autograd's zeros
         return 0
     try:
         return x.untyped_storage().data_ptr()
-    except (RuntimeError, NotImplementedError):
-        raise error(
-            "Sparse tensors, and other tensors without memory of their own, cannot be "
-            "followed: use dense tensors and simple functions of torch (got "
-            f"{x.layout})."
-        ) from None
+    except (RuntimeError, NotImplementedError):  # sparse, or wrapped by torch.func
+        return 0
 
 
 def _is_whole(x: Tensor) -> bool:

@@ -96,6 +96,9 @@ CASES = {
     "vander": case(lambda x: torch.vander(x, 3), W),
     "matmul": case(torch.matmul, M, N),
     "matmul by constants": case(lambda x: x @ BAND, M),
+    "sparse constants": case(
+        lambda x: torch.sparse.mm(BAND.to_sparse(), x), Input((3, 2))
+    ),
     "constants matmul": case(lambda x: BAND @ x, Input((3, 2))),
     "matmul by a triangle": case(lambda x: x @ torch.ones(4, 4).double().tril(), V),
     "bmm": case(torch.bmm, Input((2, 1, 2)), STACK),

@@ -85,7 +85,7 @@ _RULES: list[tuple[Rule, str]] = [
     # Products and windows
     (matmul("self", "mat2"), "mm bmm"),
     (matmul("self", "vec"), "mv"),
-    (matmul("mat1", "mat2", "self"), "addmm"),
+    (matmul("mat1", "mat2", "self"), "addmm _sparse_addmm"),
     (matmul("mat", "vec", "self"), "addmv"),
     (matmul("batch1", "batch2", "self"), "baddbmm addbmm"),
     (matmul("self", "tensor"), "dot"),
