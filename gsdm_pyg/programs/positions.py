@@ -154,19 +154,15 @@ def _is_homogeneous(
 
 
 def _terms(program: Callable[[], object], values: Values) -> Terms | None:
-    """What the program says of the values; None if that cannot be told.
+    """What the program says of the values; None if a distribution has no density.
 
-    It cannot if a distribution has no density, or if a value is computed from unnamed
-    draws and differs from call to call.
+    Draws without a name are the same in every call. They are not permuted with the
+    values, so an index that they have is never found to be exchangeable.
     """
     try:
-        first, second = replay(program, values), replay(program, values)
+        return replay(program, values)
     except (NotImplementedError, ValueError, RuntimeError):
         return None
-    for name in first.value:
-        if not _equal(first.value[name], second.value[name]):
-            return None
-    return first
 
 
 def _taken(values: Values, index: Index, entries: Tensor) -> dict[str, Tensor]:

@@ -64,9 +64,8 @@ def replay(program: Callable[[], object], values: Mapping[str, Tensor]) -> Terms
         values: An array per variable.
     """
     replayer = Replayer(values)
-    modes = torch.no_grad(), without_validation(), ScalarIndices()
     seed = seeded(keyed_generator("replay"))  # of draws without a name
-    with seed, modes[0], modes[1], modes[2], handled_by(replayer):
+    with seed, torch.no_grad(), without_validation(), handled_by(replayer):
         program()
 
     def joined(parts: dict[str, dict[tuple[int, ...], Tensor]]) -> dict[str, Tensor]:
