@@ -54,9 +54,14 @@ class Memory:
         if not _is_whole(x):
             nothing = empty(storage.nbytes() // size)
             _, old_size, old = self._held.get(place, (storage, size, nothing))
-            if old_size != size:
+            places = _places(x)
+            if old_size > size:
                 old = _resized(old, old_size, x)
-            rows = old.replace(_places(x), rows)
+            elif old_size < size:  # complex numbers over real ones
+                parts, size = size // old_size, old_size
+                places = (places[:, None] * parts + np.arange(parts)).reshape(-1)
+                rows = rows.take(np.arange(rows.count).repeat(parts))
+            rows = old.replace(places, rows)
         self._held[place] = storage, size, rows
 
 

@@ -226,20 +226,31 @@ def _cliques(tracer: Tracer, child: Ints, hidden: Ints) -> list[Ints]:
 
     An unnamed draw that several nodes depend on makes them dependent on each other.
     """
+    num_nodes = tracer.dependence.num_nodes
+    is_named = np.zeros(num_nodes, dtype=bool)
+    for name, variable in tracer.variables.items():
+        is_named[variable.nodes(name)] = True
+    conditions = [
+        nodes for rows in tracer.conditions for nodes in _split(rows.element, rows.node)
+    ]
+    # Most unnamed draws are those of one element of a named variable each.
+    matters = np.bincount(hidden, minlength=num_nodes) > 1
+    matters[np.concatenate([*conditions, np.empty(0, dtype=np.int64)])] = True
+    child, hidden = child[matters[hidden]], hidden[matters[hidden]]
     order = np.argsort(hidden, kind="stable")
-    child, hidden = child[order], hidden[order]
-    groups = _split(hidden, child)
-    is_named = np.ones(tracer.dependence.num_nodes, dtype=bool)
-    is_named[hidden] = False
-    holders = dict(zip(np.unique(hidden).tolist(), groups, strict=True))
-    for rows in tracer.conditions:
-        for nodes in _split(rows.element, rows.node):
-            members = [
-                [node] if is_named[node] else holders[node].tolist()
-                for node in nodes.tolist()
-                if is_named[node] or node in holders
-            ]
-            groups.append(np.unique(np.concatenate([*members, []])).astype(np.int64))
+    split = _split(hidden[order], child[order])
+    holders = {
+        node: members.tolist()
+        for node, members in zip(np.unique(hidden).tolist(), split, strict=True)
+    }
+    for nodes in conditions:  # a condition on an unnamed draw holds it, too
+        for node in nodes[~is_named[nodes]].tolist():
+            holders.setdefault(node, []).extend(nodes[is_named[nodes]].tolist())
+    groups = [np.unique(members).astype(np.int64) for members in holders.values()]
+    for nodes in conditions:
+        held = [holders[node] for node in nodes[~is_named[nodes]].tolist()]
+        members = np.concatenate([nodes[is_named[nodes]], *held])
+        groups.append(np.unique(members).astype(np.int64))
     return _by_length([group for group in groups if group.size > 1])
 
 

@@ -7,8 +7,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gsdm_pyg.graphical_model import GraphicalModel
 from gsdm_pyg.programs.dependence import Dependence
 from gsdm_pyg.programs.rows import identity
+from gsdm_pyg.programs.trace import trace
 
 SEED = 17  # of draws inside of the function
 
@@ -119,6 +121,20 @@ def _flat(outputs: Sequence[Tensor]) -> Tensor:
 
 def _same(a: Tensor, b: Tensor) -> Tensor:
     return torch.isclose(a, b, rtol=1e-9, atol=1e-12, equal_nan=True)
+
+
+def graph_of(program: Callable[[], object]) -> GraphicalModel:
+    """The graph of a program without arguments."""
+    return trace(program, "program").graph
+
+
+def linked(graph: GraphicalModel, first: str, second: str) -> Tensor:
+    """Which elements of two variables an edge or a factor links, [first, second]."""
+    pairs = torch.cat([graph.edges(), graph.factor_pairs()], 1)
+    table = torch.zeros(graph.num_nodes, graph.num_nodes, dtype=torch.bool)
+    table[pairs[0], pairs[1]] = table[pairs[1], pairs[0]] = True
+    ids = [graph.node_ids(name).reshape(-1) for name in (first, second)]
+    return table[ids[0]][:, ids[1]]
 
 
 def entries(table: Tensor) -> list[tuple[int, int]]:

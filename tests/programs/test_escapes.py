@@ -12,9 +12,9 @@ import torch
 import torch.nn.functional as F
 from torch.distributions import Normal
 
-from gsdm_pyg import observe, program, sample
+from gsdm_pyg import observe, sample
 from gsdm_pyg.programs import ProgramError
-from tests.programs.oracle import Input, moved, traced
+from tests.programs.oracle import Input, graph_of, moved, traced
 
 
 def _index(x):
@@ -106,7 +106,7 @@ SHARED = {
     "a buffer": lambda x: torch.frombuffer(bytearray(16), dtype=x.dtype).copy_(x),
     "running means": lambda x: F.batch_norm(
         x[:, None], OUTSIDE[:1], OUTSIDE[1:2], training=True
-    ),  # noqa: E501
+    ),
 }
 REJECTED = {**TO_PYTHON, **TO_OTHERS, **COPIES, **SHAPES, **SHARED}
 
@@ -116,12 +116,11 @@ REJECTED = {**TO_PYTHON, **TO_OTHERS, **COPIES, **SHAPES, **SHARED}
 def test_taking_a_value_out_is_rejected_with_its_line(name):
     action = REJECTED[name]
 
-    @program
     def one():
         action(sample("x", Normal(0.0, 1.0), 4))
 
     with pytest.raises(ProgramError) as caught:
-        one().graphical_model()
+        graph_of(one)
     line = action.__code__.co_firstlineno
     assert str(caught.value).startswith(f"test_escapes.py, line {line}: ")
     assert str(caught.value).endswith(").")
@@ -133,16 +132,14 @@ def test_constants_may_be_taken_out(name):
     if name in (*SHARED, "Tensor", "FloatTensor", "cond", "list index"):
         pytest.skip("this changes memory, or is not possible for constants either")
 
-    @program
     def one():
         REJECTED[name](torch.tensor([1.0, 2.0, 0.0, 0.0]))
         sample("x", Normal(0.0, 1.0), 4)
 
-    one().graphical_model()
+    graph_of(one)
 
 
 def test_memory_that_numpy_sees_takes_no_random_values():
-    @program
     def one():
         x = sample("x", Normal(0.0, 1.0), 4)
         buffer = torch.zeros(4)
@@ -151,7 +148,7 @@ def test_memory_that_numpy_sees_takes_no_random_values():
         observe("y", Normal(float(array.sum()), 1.0))
 
     with pytest.raises(ProgramError, match=r"line \d+: .* memory with NumPy"):
-        one().graphical_model()
+        graph_of(one)
 
 
 def _gradient(x):
@@ -226,7 +223,6 @@ def test_other_ways_of_computing_are_followed(name):
 
 
 def test_an_unknown_operator_is_named_once_with_its_line(caplog):
-    @program
     def one():
         x = sample("x", Normal(0.0, 1.0), 4)
         for _ in range(2):
@@ -234,7 +230,7 @@ def test_an_unknown_operator_is_named_once_with_its_line(caplog):
         observe("y", Normal(x, 1.0))
 
     with caplog.at_level(logging.WARNING, "gsdm_pyg"):
-        graph = one().graphical_model()
+        graph = graph_of(one)
     told = [r.getMessage() for r in caplog.records if "no rule" in r.getMessage()]
     assert len(told) == 1
     assert "gsdm_tests.double" in told[0]
@@ -243,11 +239,10 @@ def test_an_unknown_operator_is_named_once_with_its_line(caplog):
 
 
 def test_printing_a_value_changes_nothing(capsys):
-    @program
     def one():
         x = sample("x", Normal(0.0, 1.0), 4)
         print(x, f"{x[0]:.2f}", repr(x.sum()))
         observe("y", Normal(x, 1.0))
 
-    assert one().graphical_model().edges().size(1) == 4
+    assert graph_of(one).edges().size(1) == 4
     assert "tensor" in capsys.readouterr().out
