@@ -4,8 +4,8 @@
     python -m examples.programs.coin --minutes 2
 
 The model of Pyro's tutorial "SVI Part I": a Beta(10, 10) prior of the fairness, and a
-site for each flip. Its number of flips is a size, so that one GSDM learns from 1 to 20
-flips, and answers for any number.
+site for each flip. The number of flips is a size, so that one GSDM learns from 1 to 20
+flips and answers for any number, less exactly beyond 20.
 """
 
 import argparse

@@ -355,6 +355,17 @@ def test_the_random_state_of_the_user_stays():
     assert torch.equal(torch.random.get_rng_state(), state)
 
 
+def test_the_examples_have_the_graphs_that_they_promise():
+    example = pytest.importorskip("examples.programs.eight_schools")
+    problem = from_pyro(example.eight_schools, example.SIGMA, observed=["y"])
+    assert variables(problem) == {"mu": (), "tau": (), "theta": (8,), "y": (8,)}
+    assert graph_of(problem).variables["theta"].positions  # sigma differs by school
+    coin = pytest.importorskip("examples.programs.coin").coin
+    problem = from_pyro(coin, 3, observed=["flip"])
+    assert variables(problem) == {"fairness": (), "flip": (3,)}
+    assert not graph_of(problem).variables["flip"].positions  # flips can be permuted
+
+
 FILE = """
 import pyro, torch
 from pyro.distributions import Normal
