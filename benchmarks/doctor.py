@@ -21,8 +21,8 @@ import torch
 
 from benchmarks.measure import print_peak
 from gsdm_pyg import GraphDiffusion, Problem, ProblemBatches
+from gsdm_pyg.doctor.forecast import forecast, training_step
 from gsdm_pyg.problem_spec import ProblemSpec
-from gsdm_pyg.programs.forecast import forecast, training_step
 from gsdm_pyg.settings import DataSettings, ModelSettings
 from gsdm_pyg.training.memory import keep_freed_memory
 from problems import BCMF, Sorting, StateSpace, Sudoku

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from gsdm_pyg.choices import Observe
     from gsdm_pyg.data import ProblemBatches, to_data
     from gsdm_pyg.diffusion import GraphDiffusion
+    from gsdm_pyg.doctor import diagnose
     from gsdm_pyg.encoding import Arrays
     from gsdm_pyg.graphical_model import GraphicalModel
     from gsdm_pyg.model import GSDM
@@ -37,6 +38,7 @@ _PUBLIC = {  # module -> names, in the order of the data flow
     "plotting": ["matrix_figure"],
     "problem": ["Problem", "ProblemFamily", "graph_of"],
     "programs": ["ProgramProblem", "factor", "let", "observe", "program", "sample"],
+    "doctor": ["diagnose"],
     "data": ["ProblemBatches", "to_data"],
     "nn": ["Denoiser", "StructuredAttentionConv"],
     "diffusion": ["GraphDiffusion"],
@@ -67,6 +69,7 @@ __all__ = [  # noqa: RUF022, the order of the data flow
     "observe",
     "program",
     "sample",
+    "diagnose",
     "ProblemBatches",
     "to_data",
     "Denoiser",

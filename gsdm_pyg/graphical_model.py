@@ -276,7 +276,7 @@ class GraphicalModel:
         `role`, `classes` (0 if it is continuous), `low` and `high` (its bounds, where
         it has them) and `coordinates` (see `positions` of `add_variable`). A directed
         edge has kind "directed". Two nodes of one factor are linked in both directions
-        by edges of kind "factor". `gsdm_pyg.programs.specs.from_networkx` reads it.
+        by edges of kind "factor". `gsdm_pyg.programs.from_networkx` reads it.
         """
         graph = nx.DiGraph()
         for variable in self.variables.values():

@@ -22,6 +22,7 @@ from gsdm_pyg.data import (
     with_simulations,
 )
 from gsdm_pyg.diffusion import GraphDiffusion
+from gsdm_pyg.doctor.diagnosing import check_depth
 from gsdm_pyg.evaluation import Evaluation, evaluate
 from gsdm_pyg.graphical_model import GraphicalModel
 from gsdm_pyg.posterior import (
@@ -36,7 +37,6 @@ from gsdm_pyg.problem import (
     graph_of,
 )
 from gsdm_pyg.problem_spec import ProblemSpec
-from gsdm_pyg.programs.doctor import check_depth
 from gsdm_pyg.seeding import as_generator
 from gsdm_pyg.settings import (
     EvaluationSettings,
@@ -95,7 +95,7 @@ class GSDM(nn.Module):
         """A model with fresh weights for a problem or a family of sizes.
 
         Warns if information cannot travel from every observation to every latent in
-        that many layers, see `gsdm_pyg.programs.doctor`.
+        that many layers, see `gsdm_pyg.doctor`.
 
         Args:
             source: The problem; means and standard deviations come from 256 draws.

@@ -15,14 +15,14 @@ from gsdm_pyg.cli.arguments import (
     check_place,
     read_sizes,
 )
+from gsdm_pyg.doctor.description import describe
+from gsdm_pyg.doctor.pictures import graph_figure
 from gsdm_pyg.evaluation import label
 from gsdm_pyg.files import write_file
 from gsdm_pyg.graphical_model import GraphicalModel
 from gsdm_pyg.problem import Problem, graph_of
-from gsdm_pyg.programs.description import describe
-from gsdm_pyg.programs.graph_files import GRAPHS, graph_json, graphml, read_graph
-from gsdm_pyg.programs.pictures import graph_figure
-from gsdm_pyg.programs.specs import from_networkx
+from gsdm_pyg.programs.graphs.files import GRAPHS, graph_json, graphml, read_graph
+from gsdm_pyg.programs.graphs.specs import from_networkx
 from gsdm_pyg.registry import load_from_file, resolve_problem
 
 

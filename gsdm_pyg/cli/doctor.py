@@ -9,12 +9,12 @@ from typing import Any
 
 from gsdm_pyg.cli.arguments import PICTURES, add_overwrite_argument, check_place
 from gsdm_pyg.config import load_config
+from gsdm_pyg.doctor.diagnosing import diagnose
+from gsdm_pyg.doctor.forecast import forecast
+from gsdm_pyg.doctor.pictures import graph_figure
 from gsdm_pyg.evaluation import label
 from gsdm_pyg.files import atomic_writer, write_file
 from gsdm_pyg.problem import graph_of
-from gsdm_pyg.programs.doctor import diagnose
-from gsdm_pyg.programs.forecast import forecast
-from gsdm_pyg.programs.pictures import graph_figure
 from gsdm_pyg.training.memory import keep_freed_memory
 
 

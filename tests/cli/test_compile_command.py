@@ -9,8 +9,8 @@ import networkx as nx
 import pytest
 
 from gsdm_pyg.cli import main
+from gsdm_pyg.doctor.description import describe
 from gsdm_pyg.problem import graph_of
-from gsdm_pyg.programs.description import describe
 from problems import BCMF, Sorting, Sudoku
 from tests.cli.commands import refusal
 from tests.helpers import ROOT, USER_PROBLEM

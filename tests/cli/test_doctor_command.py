@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from gsdm_pyg.cli import main
+from gsdm_pyg.doctor.diagnosing import diagnose
 from gsdm_pyg.problem import graph_of
-from gsdm_pyg.programs.doctor import diagnose
 from problems import BCMF
 from tests.cli.commands import refusal
 from tests.helpers import write_config

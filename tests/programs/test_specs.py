@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from gsdm_pyg import GSDM, Categorical, Continuous, GraphicalModel, Role
 from gsdm_pyg.problem import graph_of
-from gsdm_pyg.programs.graph_files import graphml
-from gsdm_pyg.programs.specs import from_edges, from_networkx
+from gsdm_pyg.programs.graphs.files import graphml
+from gsdm_pyg.programs.graphs.specs import from_edges, from_networkx
 from problems import (
     BCMF,
     BooleanCircuit,

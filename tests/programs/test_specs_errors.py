@@ -5,7 +5,7 @@ from __future__ import annotations
 import networkx as nx
 import pytest
 
-from gsdm_pyg.programs.specs import from_edges, from_networkx
+from gsdm_pyg.programs.graphs.specs import from_edges, from_networkx
 
 
 def spec(*nodes: dict, edges=()) -> nx.DiGraph:

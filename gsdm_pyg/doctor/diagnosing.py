@@ -16,15 +16,15 @@ import torch
 from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 
-from gsdm_pyg.graphical_model import GraphicalModel
-from gsdm_pyg.programs.diagnosis import Degrees, Diagnosis, too_shallow
-from gsdm_pyg.programs.paths import (
+from gsdm_pyg.doctor.diagnosis import Degrees, Diagnosis, too_shallow
+from gsdm_pyg.doctor.paths import (
     Longest,
     Mask,
     adjacency,
     longest_path,
     reached,
 )
+from gsdm_pyg.graphical_model import GraphicalModel
 from gsdm_pyg.settings import GraphOptions
 from gsdm_pyg.variables import Role
 

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from gsdm_pyg.graphical_model import GraphicalModel
-from gsdm_pyg.programs.spec_nodes import Entry, entry_text, read_node
+from gsdm_pyg.programs.graphs.nodes import Entry, entry_text, read_node
 
 _KINDS = ("directed", "factor")
 

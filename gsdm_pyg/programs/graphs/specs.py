@@ -13,7 +13,7 @@ import networkx as nx
 
 from gsdm_pyg.graphical_model import GraphicalModel
 from gsdm_pyg.problem import Problem
-from gsdm_pyg.programs.spec_reader import read_networkx
+from gsdm_pyg.programs.graphs.reader import read_networkx
 
 Sampler = Callable[..., Mapping[str, Any]]
 

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from gsdm_pyg import ModelSettings, ProblemBatches
-from gsdm_pyg.programs import forecast as module
-from gsdm_pyg.programs.forecast import forecast, operations
+from gsdm_pyg.doctor import forecast as module
+from gsdm_pyg.doctor.forecast import forecast, operations
 from gsdm_pyg.settings import DataSettings
 from problems import BCMF
 

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gsdm_pyg import GSDM, GraphicalModel, GraphOptions, Problem
-from gsdm_pyg.programs.doctor import check_depth, diagnose
-from gsdm_pyg.programs.paths import Longest, adjacency, longest_path
+from gsdm_pyg.doctor.diagnosing import check_depth, diagnose
+from gsdm_pyg.doctor.paths import Longest, adjacency, longest_path
 from problems import BCMF, Sudoku
 from tests.helpers import GroupMeans
 
