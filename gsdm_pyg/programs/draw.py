@@ -47,7 +47,8 @@ class Drawer(Handler):
         return self.compute(site, distribution.sample(shape))
 
     def compute(self, site: Site, value: Tensor) -> Tensor:
-        self.entries.setdefault(site.variable, {})[site.entry or ()] = value
+        # A copy: the program may change the tensor afterwards.
+        self.entries.setdefault(site.variable, {})[site.entry or ()] = value.clone()
         return value
 
     def name_result(self, call: int, function: str, value: Tensor) -> Tensor:

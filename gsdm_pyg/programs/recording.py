@@ -14,6 +14,8 @@ from torch import Tensor
 from torch.fx import GraphModule, Node
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from gsdm_pyg.private_api import arguments_by_name
+
 Drawn = tuple[dict[str, Tensor], Tensor | None]  # values, and which are accepted
 
 OFTEN = 200  # recording takes as long as about so many draws
@@ -85,6 +87,8 @@ def _fold_constants(recording: GraphModule) -> None:
     for node in recording.graph.nodes:
         if node.op == "get_attr":
             known[node] = getattr(recording, node.target)
+        elif any(changed in known for changed in _changed(node)):
+            raise RuntimeError("A constant that is changed in place is none.")
         elif node.op == "call_function" and _is_constant(node, known):
             arguments = torch.fx.node.map_arg((node.args, node.kwargs), known.get)
             result = node.target(*arguments[0], **arguments[1])
@@ -100,6 +104,15 @@ def _fold_constants(recording: GraphModule) -> None:
         if node in known and not node.users:
             recording.graph.erase_node(node)
     recording.recompile()
+
+
+def _changed(node: Node) -> list[Node]:
+    """What an operator changes in place."""
+    if not hasattr(node.target, "overloadpacket"):
+        return []
+    arguments = arguments_by_name(node.target, node.args, node.kwargs)
+    values = [arguments.by_name[name] for name in (*arguments.changed, *arguments.out)]
+    return [value for value in values if isinstance(value, Node)]
 
 
 def _is_constant(node: Node, known: dict[Node, Tensor]) -> bool:
