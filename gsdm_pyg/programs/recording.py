@@ -56,6 +56,7 @@ def record(draw: Callable[[], Drawn]) -> Callable[[], Drawn] | None:
     try:
         recording = make_fx(flat)(nothing)
         _fold_constants(recording)
+        _drop_copies(recording)
         torch.random.set_rng_state(state)
         expected, after = flat(nothing), torch.random.get_rng_state()
         torch.random.set_rng_state(state)
@@ -102,6 +103,18 @@ def _fold_constants(recording: GraphModule) -> None:
             known[node] = known[constant] = result
     for node in reversed(recording.graph.nodes):
         if node in known and not node.users:
+            recording.graph.erase_node(node)
+    recording.recompile()
+
+
+def _drop_copies(recording: GraphModule) -> None:
+    """Leave out copies of tensors if nothing is changed in place."""
+    nodes = list(recording.graph.nodes)
+    if any(_changed(node) for node in nodes):
+        return
+    for node in nodes:
+        if node.target is torch.ops.aten.clone.default and not node.kwargs:
+            node.replace_all_uses_with(node.args[0])
             recording.graph.erase_node(node)
     recording.recompile()
 
