@@ -3,12 +3,15 @@
 import pytest
 import torch
 from torch._subclasses import FakeTensorMode
+from torch.distributions import Normal
 from torch.nn import functional as F
 from torch.testing import assert_close
 from torch_geometric import EdgeIndex
 from torch_geometric.nn import Linear, TransformerConv
 
 from gsdm_pyg.private_api import (
+    TorchDispatchMode,
+    arguments_by_name,
     dense_attention,
     dense_attention_backward,
     has_cached_pointers,
@@ -17,6 +20,7 @@ from gsdm_pyg.private_api import (
     is_fake,
     is_functional,
     is_zero_tensor,
+    without_validation,
 )
 
 
@@ -75,3 +79,32 @@ def test_dense_attention_is_scaled_dot_product_attention():
     grad = torch.randn_like(out)
     slopes = dense_attention_backward(grad, q, k, v, out, lse, 0.3)
     assert_close(slopes, torch.autograd.grad(expected, (q, k, v), grad))
+
+
+def test_operators_say_what_they_change():
+    calls = []
+
+    class Calls(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            calls.append(arguments_by_name(func, args, kwargs or {}))
+            return func(*args, **(kwargs or {}))
+
+    x, y, mean = torch.ones(3, 1), torch.ones(3, 1), torch.zeros(1)
+    with Calls():
+        torch.add(x, y, alpha=2)
+        x.add_(y)
+        torch.add(x, y, out=y)
+        F.batch_norm(x, mean, mean + 1, training=True)
+    plain, in_place, out, _, norm = calls
+    assert plain.by_name["self"] is x and plain.by_name["alpha"] == 2
+    assert (plain.changed, plain.out) == ([], [])
+    assert (in_place.changed, in_place.out) == (["self"], [])
+    assert (out.changed, out.out) == ([], ["out"])
+    assert norm.changed == ["running_mean", "running_var"]
+
+
+def test_validation_is_what_it_was_before():
+    default = Normal(0.0, 1.0)._validate_args
+    with without_validation():
+        assert not Normal(0.0, 1.0)._validate_args
+    assert Normal(0.0, 1.0)._validate_args == default

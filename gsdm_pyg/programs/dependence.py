@@ -16,6 +16,7 @@ from gsdm_pyg.programs.errors import current_line, error
 from gsdm_pyg.programs.escapes import Escapes
 from gsdm_pyg.programs.functions import Functions
 from gsdm_pyg.programs.memory import Memory, address
+from gsdm_pyg.programs.random_state import only_torch_draws
 from gsdm_pyg.programs.rows import Rows, empty
 from gsdm_pyg.programs.rules import (
     Call,
@@ -44,6 +45,7 @@ class Dependence:
     def follow(self) -> Iterator[None]:
         """Follow all that torch does."""
         with ExitStack() as stack:
+            stack.enter_context(only_torch_draws())
             stack.enter_context(torch.no_grad())
             stack.enter_context(Functions(self))
             stack.enter_context(_Operators(self))

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-import contextlib
-import dataclasses
+import os
 import sys
-import threading
 from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType, TracebackType
 
+import numpy as np
 import torch
 
 _PYRO = find_spec("pyro")  # optional
-_LIBRARIES = (
-    *[
-        str(Path(module.__file__ or "").parent)
-        for module in (torch, contextlib, threading, dataclasses)
-    ],
-    *((_PYRO and _PYRO.submodule_search_locations) or ()),
+_LIBRARIES = tuple(
+    f"{folder}{os.sep}"
+    for folder in (
+        *[Path(module.__file__ or "").parent for module in (torch, np)],
+        *((_PYRO and _PYRO.submodule_search_locations) or ()),
+        Path(__file__).parents[1],  # this package
+    )
 )
-_PACKAGE = str(Path(__file__).parents[1])
+_PYTHON = f"{Path(os.__file__).parent}{os.sep}"
 
 
 class ProgramError(ValueError):
@@ -67,7 +67,9 @@ def inside_distributions() -> bool:
 
 def is_library(file: str) -> bool:
     """Whether a file belongs to torch or to this package, and not to the program."""
-    return file.startswith((*_LIBRARIES, _PACKAGE, "<frozen", "<string"))
+    if file.startswith(_PYTHON):  # the packages of others may be installed there, too
+        return "-packages" not in file or file.startswith(_LIBRARIES)
+    return file.startswith((*_LIBRARIES, "<frozen", "<string"))
 
 
 def _place(file: str, line: int) -> str:

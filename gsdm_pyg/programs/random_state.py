@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import pickle
+import random
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import numpy as np
 import torch
+
+from gsdm_pyg.programs.errors import ProgramError
 
 
 @contextmanager
@@ -29,3 +34,19 @@ def seeded(generator: torch.Generator | None) -> Iterator[None]:
     finally:
         generator.set_state(torch.random.get_rng_state())
         torch.random.set_rng_state(state)
+
+
+@contextmanager
+def only_torch_draws() -> Iterator[None]:
+    """Reject random numbers of others, which are constants to torch.
+
+    Only the global generators of Python and NumPy can be seen.
+    """
+    before = pickle.dumps((random.getstate(), np.random.get_state()))
+    yield
+    if before != pickle.dumps((random.getstate(), np.random.get_state())):
+        raise ProgramError(
+            "A program draws by torch alone: random numbers of Python and NumPy would "
+            "be constants of its graph, and one for all instances of a batch (got a "
+            "draw by random or numpy.random)."
+        )

@@ -51,6 +51,7 @@ TO_OTHERS = {
     "asarray": lambda x: np.asarray(x),
     "array of a list": lambda x: np.array([x[0], x[1]]),
     "np.sin": lambda x: np.sin(x),
+    "np.hstack": lambda x: np.hstack([x, x]),
     "times an array": lambda x: x * np.ones(4),
     "DLPack to NumPy": lambda x: np.from_dlpack(x),
     "DLPack": lambda x: torch.from_dlpack(x),

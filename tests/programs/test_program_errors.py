@@ -2,8 +2,10 @@
 
 import inspect
 import logging
+import random
 import re
 
+import numpy as np
 import pytest
 import torch
 from torch.distributions import Bernoulli, Categorical, Normal, Poisson, Uniform
@@ -271,6 +273,16 @@ def test_integers_with_a_domain_are_fine():
         let("y", x.sum(), domain=Classes(9))
 
     assert counted().graphical_model().variables["y"].domain == Classes(9)
+
+
+@pytest.mark.parametrize("draw", [random.random, np.random.rand])
+def test_other_sources_of_random_numbers_are_rejected(draw):
+    @program
+    def mixed():
+        sample("x", Normal(float(draw()), 1.0))
+
+    with pytest.raises(ProgramError, match=r"draws by torch alone.*\(got a draw by"):
+        mixed().graphical_model()
 
 
 def test_program_takes_functions_only():
