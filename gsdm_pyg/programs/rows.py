@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +24,7 @@ class Rows:
     element: Ints  # [K]
     node: Ints  # [K]
 
-    @property
+    @cached_property
     def starts(self) -> Ints:
         """Where the entries of each element begin, [count + 1]."""
         return np.searchsorted(self.element, np.arange(self.count + 1))
