@@ -141,6 +141,8 @@ class Denoiser(nn.Module):
                 "A denoiser with edge_kinds=True needs the kind of each edge, [E] "
                 "(got None)."
             )
-        # A product: its gradient needs no scatter.
-        one_hot = F.one_hot(edge_kind, len(EDGE_KINDS)).to(self.edge_bias.dtype)
-        return [one_hot @ table for table in self.edge_bias.unbind(1)]
+        # One product for all layers, whose gradient needs no scatter.
+        kinds = torch.arange(len(EDGE_KINDS), device=edge_kind.device)
+        one_hot = (edge_kind[:, None] == kinds).to(self.edge_bias.dtype)
+        bias = (one_hot @ self.edge_bias.flatten(1)).unflatten(1, self.edge_bias.shape[1:])
+        return list(bias.transpose(0, 1).contiguous().unbind())  # each [E, H]
