@@ -18,7 +18,7 @@ from gsdm_pyg.choices import Backend
 from gsdm_pyg.data import (
     check_given,
     encode,
-    has_untold_kinds,
+    needs_edge_kinds,
     with_simulations,
 )
 from gsdm_pyg.diffusion import GraphDiffusion
@@ -37,6 +37,7 @@ from gsdm_pyg.problem import (
     graph_of,
 )
 from gsdm_pyg.problem_spec import ProblemSpec
+from gsdm_pyg.programs.program_problem import check_positions
 from gsdm_pyg.seeding import as_generator
 from gsdm_pyg.settings import (
     EvaluationSettings,
@@ -107,10 +108,11 @@ class GSDM(nn.Module):
         chosen = ModelSettings.parse(settings, also=("simulations", "backend"))
         if simulations is not None:
             source = _simulated(source, simulations)
+        check_positions(source.largest())
         spec = ProblemSpec.of(source, chosen.graph)
         if chosen.edge_kinds == "auto":
-            untold = has_untold_kinds(source.largest(), chosen.graph)
-            kinds = "learned" if untold else "ignored"
+            needed = needs_edge_kinds(source.largest(), chosen.graph)
+            kinds = "learned" if needed else "ignored"
             chosen = chosen.updated({"edge_kinds": kinds})
         model = cls(spec, chosen, backend=backend)
         model.source = source
@@ -197,6 +199,7 @@ class GSDM(nn.Module):
         also = ("given", "num_samples", "generator", "max_nodes")
         chosen = self._sampler(sampler, also)
         graph, options = self.check_problem(problem), self.settings.graph
+        check_positions(problem)
         values, known = check_given(graph, {} if given is None else given, options)
         problem.check_given(values, known)
         warnings = unseen(self.spec, self.settings, problem, values, known)

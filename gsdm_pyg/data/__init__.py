@@ -6,7 +6,7 @@ from gsdm_pyg.data.instances import (
     Instances,
     ProblemData,
     encode,
-    has_untold_kinds,
+    needs_edge_kinds,
     structure,
     to_data,
 )
@@ -18,7 +18,7 @@ __all__ = [
     "ProblemData",
     "check_given",
     "encode",
-    "has_untold_kinds",
+    "needs_edge_kinds",
     "structure",
     "to_batch",
     "to_data",

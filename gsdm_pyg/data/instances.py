@@ -81,7 +81,7 @@ def _positions(variable: Variable, embedding: Embedding, axes: Sequence[int]) ->
     return nodes if embedding == "independent" else nodes[:, :0]
 
 
-def has_untold_kinds(problem: Problem, options: GraphOptions) -> bool:
+def needs_edge_kinds(problem: Problem, options: GraphOptions) -> bool:
     """Whether two edges of different kinds join nodes of the same embeddings.
 
     Then a model cannot tell a parent from a child unless it knows the kinds of edges.

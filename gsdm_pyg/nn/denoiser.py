@@ -144,5 +144,6 @@ class Denoiser(nn.Module):
         # One product for all layers, whose gradient needs no scatter.
         kinds = torch.arange(len(EDGE_KINDS), device=edge_kind.device)
         one_hot = (edge_kind[:, None] == kinds).to(self.edge_bias.dtype)
-        bias = (one_hot @ self.edge_bias.flatten(1)).unflatten(1, self.edge_bias.shape[1:])
+        bias = one_hot @ self.edge_bias.flatten(1)  # [E, L * H]
+        bias = bias.unflatten(1, self.edge_bias.shape[1:])
         return list(bias.transpose(0, 1).contiguous().unbind())  # each [E, H]

@@ -47,9 +47,9 @@ class Drawer(Handler):
         return self.compute(site, distribution.sample(shape))
 
     def compute(self, site: Site, value: Tensor) -> Tensor:
-        # A copy: the program may change the tensor afterwards.
+        # Copies: the program may change its tensors afterwards, each by itself.
         self.entries.setdefault(site.variable, {})[site.entry or ()] = value.clone()
-        return value
+        return value.clone()
 
     def name_result(self, call: int, function: str, value: Tensor) -> Tensor:
         """Remember the result of a function that is a variable without a name."""

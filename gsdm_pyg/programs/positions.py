@@ -7,7 +7,7 @@ its densities and computed values are compared before and after a permutation of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from typing import Any
 
 import torch
@@ -25,7 +25,7 @@ from gsdm_pyg.programs.symmetry import (
 )
 
 SMALLEST = 5  # the sizes at which symmetry is looked for are 5, 6, 7, ...
-DRAWS = 3  # instances on which densities are compared
+DRAWS = 8  # instances on which densities are compared
 TOLERANCE = 1e-4
 
 Values = Mapping[str, Tensor]
@@ -59,10 +59,16 @@ def positions_by_graph(graph: GraphicalModel) -> Axes:
     }
 
 
+def all_axes(graph: GraphicalModel) -> Axes:
+    """All axes of all variables: what is always safe."""
+    return {v.name: tuple(range(len(v.shape))) for v in graph.variables.values()}
+
+
 def positions_by_program(
     graph: GraphicalModel,
     program: Callable[[], object],
     draw: Callable[[], Values],
+    conditioned: Container[str] = (),
 ) -> Axes:
     """The axes whose index a model of the program must know.
 
@@ -74,12 +80,18 @@ def positions_by_program(
         graph: The graph of the program.
         program: The program at the same size.
         draw: Draws one instance.
+        conditioned: Variables that conditions of `factor` depend on. Whether these hold
+            at all values of an index alike is not looked into: it gets a position.
     """
     instances = [draw() for _ in range(DRAWS)]
+    for values in instances[DRAWS // 2 :]:  # also of classes that are seldom drawn
+        instances.append(_with_any_classes(graph, values))
     known = colors(graph)
     needed = []
     for index in indices(graph):  # unnamed sub-expressions take part in the indices
-        if check_exchangeable(graph, index) is None:
+        if any(name in conditioned for name, _ in index.axes):
+            same = False
+        elif check_exchangeable(graph, index) is None:
             cycle = torch.arange(index.size).roll(1)
             swap = torch.arange(index.size)
             swap[:2] = swap[:2].flip(0)
@@ -95,6 +107,16 @@ def positions_by_program(
         if not same:
             needed.append(index)
     return _axes(needed)
+
+
+def _with_any_classes(graph: GraphicalModel, values: Values) -> Values:
+    """The values with classes that are drawn uniformly."""
+    drawn = dict(values)
+    for name, variable in graph.variables.items():
+        if variable.domain.num_classes and name in values:
+            high, like = variable.domain.num_classes, values[name]
+            drawn[name] = torch.randint(high, like.shape).to(like.dtype)
+    return drawn
 
 
 def _axes(found: list[Index]) -> Axes:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial, wraps
 from types import new_class
-from typing import Any, ClassVar, TypeVar, overload
+from typing import Any, ClassVar, overload
 
 import torch
 from torch import Tensor
@@ -20,6 +20,7 @@ from gsdm_pyg.problem import Problem, graph_of
 from gsdm_pyg.programs.draw import Drawn, can_vectorize, draw, draw_accepted
 from gsdm_pyg.programs.errors import ProgramError
 from gsdm_pyg.programs.positions import (
+    all_axes,
     positions_by_graph,
     positions_by_program,
     typical_sizes,
@@ -31,7 +32,7 @@ from gsdm_pyg.seeding import keyed_generator
 from gsdm_pyg.sizes import Size
 
 Positions = Mapping[str, Sequence[int]]
-AnyProblem = TypeVar("AnyProblem", bound=Problem)
+MOST_NODES = 20_000  # of graphs whose positions are checked at their own size
 
 
 class ProgramProblem(Problem, register=False):
@@ -82,27 +83,57 @@ class ProgramProblem(Problem, register=False):
 def found_positions(problem: Problem) -> Positions:
     """The axes of each variable whose index a model needs to know, at any size.
 
-    Those that a program declares, or that are found for it; for other problems, those
-    that the graph alone does not allow to permute.
+    Those that a program declares, or that are found for it at small sizes; for other
+    problems, those that the graph alone does not allow to permute. Where a problem has
+    no such sizes, all of them.
     """
-    if not isinstance(problem, ProgramProblem):
-        return _positions_by_graph(_typical(problem))
-    if problem.positions is not None:
+    if isinstance(problem, ProgramProblem) and problem.positions is not None:
         return problem.positions
-    return _positions_by_program(_typical(problem))
+    small = _typical(problem)
+    if isinstance(problem, ProgramProblem):
+        if small is None:
+            return all_axes(_traced(problem).graph)
+        assert isinstance(small, ProgramProblem)
+        return _positions_by_program(small)
+    return all_axes(graph_of(problem)) if small is None else _positions_by_graph(small)
+
+
+def check_positions(problem: Problem) -> None:
+    """Reject a program of which an index needs a position at this size only.
+
+    What is special about `x[8]` shows at sizes beyond 8 only.
+    """
+    if not isinstance(problem, ProgramProblem) or problem.positions is not None:
+        return
+    known, graph = found_positions(problem), graph_of(problem)
+    if _typical(problem) is None or graph.num_nodes > MOST_NODES:
+        return
+    needed = _positions_by_program(problem)
+    missing = any(set(axes) - set(known.get(n, ())) for n, axes in needed.items())
+    if missing:
+        declared = {
+            name: tuple(sorted({*known.get(name, ()), *needed.get(name, ())}))
+            for name in graph.variables
+            if name in known or name in needed
+        }
+        raise ProgramError(
+            f"{problem} treats values of an index differently that are alike at small "
+            f"sizes: write @program(positions={declared}) so that models of all sizes "
+            f"know it (got positions {dict(known)})."
+        )
 
 
 @lru_cache(maxsize=1024)
-def _typical(problem: AnyProblem) -> AnyProblem:
-    """The problem at small sizes, or as it is if it has no such sizes."""
+def _typical(problem: Problem) -> Problem | None:
+    """The problem at small sizes; None if it does not run at them."""
     try:
-        small: AnyProblem = replace(problem, **typical_sizes(problem))  # type: ignore[type-var]
+        small: Problem = replace(problem, **typical_sizes(problem))  # type: ignore[type-var]
         if isinstance(small, ProgramProblem):
-            _traced(small)
+            _positions_by_program(small)
         else:
             graph_of(small)
-    except (ValueError, RuntimeError, IndexError, TypeError):
-        return problem
+    except Exception:  # of the user's program, at sizes that the user did not ask for
+        return None
     return small
 
 
@@ -119,12 +150,16 @@ def _positions_by_graph(problem: Problem) -> Positions:
 
 @lru_cache(maxsize=64)
 def _positions_by_program(problem: ProgramProblem) -> Positions:
+    traced = _traced(problem)
+
     def instance() -> Mapping[str, Tensor]:
         drawn = draw_accepted(partial(draw, problem.program, vectorized=False), 1)
         return {name: value[0] for name, value in drawn.items()}
 
     with seeded(keyed_generator("positions")):
-        return positions_by_program(_traced(problem).graph, problem.program, instance)
+        return positions_by_program(
+            traced.graph, problem.program, instance, traced.conditioned
+        )
 
 
 @lru_cache(maxsize=1024)
@@ -210,6 +245,16 @@ def program(
                 f"its name (got {parameter})."
             )
         hint, default = parameter.annotation, parameter.default
+        if hasattr(ProgramProblem, name):
+            raise ProgramError(
+                f"An argument of the program {function.__name__} needs a name that "
+                f"problems do not use themselves: choose another (got {name!r})."
+            )
+        if isinstance(default, list | dict | set | Tensor):
+            raise ProgramError(
+                f"The default of {name!r} in the program {function.__name__} must be a "
+                f"value that can be hashed, such as a tuple (got {default!r:.60})."
+            )
         if hint is inspect.Parameter.empty:
             hint = Size if default is inspect.Parameter.empty else Any
         annotations[name] = hint

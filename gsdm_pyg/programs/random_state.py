@@ -50,3 +50,15 @@ def only_torch_draws() -> Iterator[None]:
             "be constants of its graph, and one for all instances of a batch (got a "
             "draw by random or numpy.random)."
         )
+
+
+@contextmanager
+def no_new_seed() -> Iterator[None]:
+    """Reject a program that seeds torch."""
+    seed = torch.initial_seed()
+    yield
+    if seed != torch.initial_seed():
+        raise ProgramError(
+            "A program does not seed torch, or all of its draws were the same: pass a "
+            "generator to sample() instead (got a call of torch.manual_seed)."
+        )

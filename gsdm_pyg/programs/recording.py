@@ -15,6 +15,7 @@ from torch.fx import GraphModule, Node
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from gsdm_pyg.private_api import arguments_by_name
+from gsdm_pyg.programs.vectorized import without_remarks
 
 Drawn = tuple[dict[str, Tensor], Tensor | None]  # values, and which are accepted
 
@@ -70,7 +71,7 @@ def record(draw: Callable[[], Drawn]) -> Callable[[], Drawn] | None:
         return None
 
     def run() -> Drawn:
-        with torch.no_grad():
+        with torch.no_grad(), without_remarks():
             drawn = recording(nothing)
         values = dict(zip(names, drawn, strict=False))
         return values, drawn[len(names)] if len(drawn) > len(names) else None

@@ -37,7 +37,7 @@ class Replayer(Handler):
     def draw(self, site: Site, distribution: Distribution, shape: torch.Size) -> Tensor:
         given = self._given(site)
         like = distribution.sample(shape)
-        given = given.to(like.dtype)
+        given = given.to(like.dtype, copy=True)
         entry = site.entry or ()
         self.log_prob.setdefault(site.variable, {})[entry] = distribution.log_prob(
             given
@@ -46,7 +46,7 @@ class Replayer(Handler):
 
     def compute(self, site: Site, value: Tensor) -> Tensor:
         self.value.setdefault(site.variable, {})[site.entry or ()] = value
-        return self._given(site).to(value.dtype)
+        return self._given(site).to(value.dtype, copy=True)
 
     def constrain(self, condition: Tensor) -> None:
         self.holds = self.holds and bool(condition.all())

@@ -19,12 +19,12 @@ from gsdm_pyg.graphical_model import GraphicalModel
 from gsdm_pyg.programs.dependence import Dependence
 from gsdm_pyg.programs.domains import domain_of, domain_of_value
 from gsdm_pyg.programs.errors import ProgramError, current_line, error
-from gsdm_pyg.programs.random_state import seeded
+from gsdm_pyg.programs.random_state import no_new_seed, seeded
 from gsdm_pyg.programs.rows import Ints, Rows, identity
 from gsdm_pyg.programs.sites import Handler, Site, handled_by
 from gsdm_pyg.programs.subexpressions import Subexpressions
 from gsdm_pyg.seeding import keyed_generator
-from gsdm_pyg.variables import Categorical, Domain, Role
+from gsdm_pyg.variables import Categorical, Continuous, Domain, Role
 
 logger = logging.getLogger("gsdm_pyg")
 
@@ -69,6 +69,7 @@ class Traced(NamedTuple):
 
     graph: GraphicalModel
     subexpressions: dict[int, str]  # variables without a name: call -> given name
+    conditioned: frozenset[str]  # variables that conditions of factor() depend on
 
 
 class Tracer(Handler):
@@ -144,6 +145,10 @@ class Tracer(Handler):
         if isinstance(domain, Categorical) and isinstance(known.domain, Categorical):
             classes = max(domain.num_classes, known.domain.num_classes)
             domain = known.domain = Categorical(classes)
+        elif isinstance(domain, Continuous) and isinstance(known.domain, Continuous):
+            low = min(domain.low, known.domain.low)
+            high = max(domain.high, known.domain.high)
+            domain = known.domain = Continuous(low, high)
         found = (site.role, type(domain), shape)
         if found != (known.role, type(known.domain), known.entry_shape):
             raise error(
@@ -186,14 +191,28 @@ def trace(
     all_results: Any = nullcontext()
     if intermediates == "all":
         all_results = Subexpressions(tracer.name_result)
-    with seeded(keyed_generator("trace")), handled_by(tracer), following, all_results:
+    seed = seeded(keyed_generator("trace"))
+    with seed, no_new_seed(), handled_by(tracer), following, all_results:
         program()
     if not tracer.variables:
         raise ProgramError(
             f"The program {name} names no variable: call sample(), let() or observe() "
             "in it (got an empty program)."
         )
-    return Traced(_graph(tracer, positions or {}), tracer.subexpressions)
+    graph = _graph(tracer, positions or {})
+    return Traced(graph, tracer.subexpressions, _conditioned(tracer))
+
+
+def _conditioned(tracer: Tracer) -> frozenset[str]:
+    """The variables that conditions depend on; all if one depends on unnamed draws."""
+    nodes = {node for rows in tracer.conditions for node in rows.node.tolist()}
+    found = {
+        name: nodes & set(variable.nodes(name).tolist())
+        for name, variable in tracer.variables.items()
+    }
+    if nodes - set().union(*found.values()):
+        return frozenset(found)
+    return frozenset(name for name, members in found.items() if members)
 
 
 def _graph(tracer: Tracer, axes: Mapping[str, Sequence[int]]) -> GraphicalModel:

@@ -29,32 +29,37 @@ def draw_vectorized(distribution: Distribution, shape: torch.Size) -> Tensor:
     if isinstance(distribution, Independent):
         return draw_vectorized(distribution.base_dist, shape)
     if isinstance(distribution, Beta):
-        a, b = (
-            Gamma(concentration, torch.ones_like(concentration)).sample(shape)
-            for concentration in (
-                distribution.concentration1,
-                distribution.concentration0,
-            )
-        )
-        return a / (a + b)
+        pair = distribution.concentration1, distribution.concentration0
+        return _shares(torch.stack(pair, -1), shape)[..., 0]
     if isinstance(distribution, Dirichlet):
-        concentration = distribution.concentration
-        parts = Gamma(concentration, torch.ones_like(concentration)).sample(shape)
-        return parts / parts.sum(-1, keepdim=True)
+        return _shares(distribution.concentration, shape)
     if isinstance(distribution, Multinomial):
         trial = OneHotCategorical(distribution.probs)
         return trial.sample(torch.Size([distribution.total_count, *shape])).sum(0)
     return distribution.sample(shape)
 
 
+def _shares(concentration: Tensor, shape: torch.Size) -> Tensor:
+    """A Dirichlet draw; in double precision, as small concentrations underflow."""
+    double = concentration.double()
+    parts = Gamma(double, torch.ones_like(double)).sample(shape)
+    return (parts / parts.sum(-1, keepdim=True)).to(concentration.dtype)
+
+
 @contextmanager
 def vectorizing() -> Iterator[None]:
-    """Make distributions draw numbers that vmap can batch.
+    """Make distributions draw numbers that vmap can batch."""
+    with without_remarks(), _NewTensors():
+        yield
 
-    torch's remarks about functions that it batches one by one are not passed on: they
-    draw correctly, and a user cannot change them.
+
+@contextmanager
+def without_remarks() -> Iterator[None]:
+    """Do not pass on torch's remarks about functions that it batches one by one.
+
+    These draw correctly, and a user cannot change them.
     """
-    with warnings.catch_warnings(), _NewTensors():
+    with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "There is a performance drop", UserWarning)
         warnings.filterwarnings("ignore", "An output with one or more", UserWarning)
         yield

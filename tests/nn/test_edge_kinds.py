@@ -17,7 +17,7 @@ from gsdm_pyg import (
     graph_of,
     to_data,
 )
-from gsdm_pyg.data import has_untold_kinds, structure
+from gsdm_pyg.data import needs_edge_kinds, structure
 from gsdm_pyg.graphical_model import EDGE_KINDS
 from gsdm_pyg.settings import GraphOptions
 from problems import BCMF, Sorting, StateSpace, Sudoku
@@ -70,7 +70,7 @@ def test_kinds_say_what_the_source_is_to_the_destination():
     ids=str,
 )
 def test_kinds_are_learned_where_embeddings_do_not_tell_them(problem, untold):
-    assert has_untold_kinds(problem, GraphOptions()) == untold
+    assert needs_edge_kinds(problem, GraphOptions()) == untold
     model = GSDM.from_problem(problem, width=8, layers=8)
     assert model.settings.edge_kinds == ("learned" if untold else "ignored")
 

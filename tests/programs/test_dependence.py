@@ -86,7 +86,6 @@ UNNAMED = {
     "Normal": lambda: NORMAL.sample((3,)),
     "Gamma": lambda: D.Gamma(2.0, 1.0).sample((3,)),
     "Categorical": lambda: D.Categorical(torch.ones(4) / 4).sample((3,)).float(),
-    "a generator": lambda: torch.rand(3, generator=torch.Generator()),
 }
 JOINT = {
     "Dirichlet": lambda: D.Dirichlet(torch.ones(3)).sample(),

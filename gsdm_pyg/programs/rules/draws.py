@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from gsdm_pyg.programs.errors import error
 from gsdm_pyg.programs.rows import Rows, identity, union
 from gsdm_pyg.programs.rules.call import Call, broadcast, everything
 
@@ -35,6 +36,12 @@ def is_draw(call: Call, function: Any) -> bool:
 
 def draw(call: Call, add_nodes: AddNodes) -> list[Rows]:
     """New nodes, and what the parameters of the draw depend on."""
+    if call["generator"] is not None:
+        raise error(
+            "A draw inside of a program comes from torch's global generator: leave out "
+            "generator=, or draw numbers that are the same in all instances before, "
+            "outside of the program (got a generator of its own)."
+        )
     out = call.outputs[0]
     same = all(x.shape == out.shape for x in call.outputs)
     if call.name in _EACH and same:

@@ -68,7 +68,7 @@ _RULES: list[tuple[Rule, str]] = [
     (along, "sum mean prod amax amin max min all any var std var_mean std_mean"),
     (along, "logsumexp norm linalg_vector_norm argmax argmin count_nonzero"),
     (along, "nansum median nanmedian mode kthvalue aminmax sort argsort topk msort"),
-    (along, "_softmax _log_softmax softmax log_softmax glu renorm"),
+    (along, "_softmax _log_softmax softmax log_softmax glu"),
     (along, "_is_all_true _is_any_true _fft_r2c _fft_c2c _fft_c2r"),
     (prefix, "cumsum cumprod logcumsumexp cummax cummin"),
     (layer_norm, "native_layer_norm"),
