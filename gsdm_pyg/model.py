@@ -108,7 +108,7 @@ class GSDM(nn.Module):
         chosen = ModelSettings.parse(settings, also=("simulations", "backend"))
         if simulations is not None:
             source = _simulated(source, simulations)
-        check_positions(source.largest())
+        check_positions(check_source_argument(source).largest())
         spec = ProblemSpec.of(source, chosen.graph)
         if chosen.edge_kinds == "auto":
             needed = needs_edge_kinds(source.largest(), chosen.graph)
