@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from gsdm_pyg.seeding import keyed_generator
     from gsdm_pyg.settings import GraphOptions, ModelSettings, SamplerSettings
     from gsdm_pyg.sizes import Size, Sizes
-    from gsdm_pyg.variables import Categorical, Continuous, Role, Variable
+    from gsdm_pyg.variables import Categorical, Continuous, Integer, Role, Variable
 
 __version__ = "0.1.0"
 
@@ -32,7 +32,7 @@ _PUBLIC = {  # module -> names, in the order of the data flow
     "choices": ["Observe"],
     "seeding": ["keyed_generator"],
     "sizes": ["Size", "Sizes"],
-    "variables": ["Categorical", "Continuous", "Role", "Variable"],
+    "variables": ["Categorical", "Continuous", "Integer", "Role", "Variable"],
     "encoding": ["Arrays"],
     "graphical_model": ["GraphicalModel"],
     "plotting": ["matrix_figure"],
@@ -55,6 +55,7 @@ __all__ = [  # noqa: RUF022, the order of the data flow
     "Sizes",
     "Categorical",
     "Continuous",
+    "Integer",
     "Role",
     "Variable",
     "Arrays",

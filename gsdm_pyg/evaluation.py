@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from inspect import signature
 from itertools import islice
 from pathlib import Path
@@ -48,6 +49,7 @@ class Evaluation:
     samples: list[dict[str, Tensor]]
     truths: list[dict[str, Tensor]]
     observed: list[dict[str, Tensor]]  # boolean, what each sample was given
+    scores: list[dict[str, float]]  # the metrics of each instance
 
     def figures(self, count: int) -> list[Figure]:
         """Pictures of the first `count` answers."""
@@ -87,18 +89,20 @@ def evaluate(
     """
     settings = diffusion.settings
     diffusion.spec.graph(problem, settings.graph)  # raises if the problem does not fit
-    truths, observed, generator = _draw(problem, num_instances, seed, settings.observe)
+    truths, observed, _ = _draw(problem, num_instances, seed, settings.observe)
     instances = encode(problem, _stack(truths), _stack(observed), settings.graph)
+    answers = partial(keyed_generator, "answer", seed)
     interrupted = False
     try:
-        drawn = sample_posterior(diffusion, instances, sampler, generator, max_nodes)
-    except SamplingInterrupted as partial:
-        drawn, interrupted = partial.samples, True
+        drawn = sample_posterior(diffusion, instances, sampler, answers, max_nodes)
+    except SamplingInterrupted as stopped:
+        drawn, interrupted = stopped.samples, True
     num = len(next(iter(drawn.values())))
     samples = [{name: values[i] for name, values in drawn.items()} for i in range(num)]
     truths, observed = truths[:num], observed[:num]
-    metrics = _score(problem, samples, truths, observed)
-    result = Evaluation(problem, metrics, samples, truths, observed)
+    scores = _scores(problem, samples, truths, observed)
+    metrics = problem.summary(scores)
+    result = Evaluation(problem, metrics, samples, truths, observed, scores)
     if interrupted:
         raise EvaluationInterrupted(result)
     return result
@@ -113,7 +117,7 @@ def prior_metrics(
     """Metrics of answers that ignore what is given, on the instances of `evaluate`."""
     truths, observed, generator = _draw(problem, num_instances, seed, observe)
     samples = [simulate_one(problem, generator) for _ in truths]
-    return _score(problem, samples, truths, observed)
+    return problem.summary(_scores(problem, samples, truths, observed))
 
 
 def label(problem: Problem) -> str:
@@ -147,16 +151,16 @@ def _stack(instances: Sequence[Arrays]) -> dict[str, Tensor]:
     }
 
 
-def _score(
+def _scores(
     problem: Problem,
     samples: Sequence[Arrays],
     truths: Sequence[Arrays],
     observed: Sequence[Arrays],
-) -> dict[str, float]:
-    """The problem's summary of its metrics."""
+) -> list[dict[str, float]]:
+    """The problem's metrics of each instance."""
     answers = zip(samples, truths, observed, strict=True)
     scores = [_with_observed(problem.metrics, *answer) for answer in answers]
-    return problem.summary(check_scores(Method("metrics", problem), scores))
+    return check_scores(Method("metrics", problem), scores)
 
 
 def _with_observed(

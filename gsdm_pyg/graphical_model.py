@@ -28,6 +28,7 @@ from gsdm_pyg.relations import (
 from gsdm_pyg.variables import (
     Continuous,
     Domain,
+    Integer,
     Role,
     Variable,
     check_domain,
@@ -273,10 +274,11 @@ class GraphicalModel:
         """Nodes with their variable, entry, role and domain; edges with `kind`.
 
         A node has the attributes `variable`, `position` (its index in the array),
-        `role`, `classes` (0 if it is continuous), `low` and `high` (its bounds, where
-        it has them) and `coordinates` (see `positions` of `add_variable`). A directed
-        edge has kind "directed". Two nodes of one factor are linked in both directions
-        by edges of kind "factor". `gsdm_pyg.programs.from_networkx` reads it.
+        `role`, `classes` (0 if it is a number), `integer` (True of an integer), `low`
+        and `high` (its bounds, where it has them) and `coordinates` (see `positions` of
+        `add_variable`). A directed edge has kind "directed". Two nodes of one factor
+        are linked in both directions by edges of kind "factor".
+        `gsdm_pyg.programs.from_networkx` reads it.
         """
         graph = nx.DiGraph()
         for variable in self.variables.values():
@@ -286,6 +288,8 @@ class GraphicalModel:
                 "role": variable.role.value,
                 "classes": domain.num_classes or 0,
             }
+            if isinstance(domain, Integer):
+                shared["integer"] = True
             for bound in ("low", "high"):
                 if math.isfinite(getattr(domain, bound, math.inf)):
                     shared[bound] = float(getattr(domain, bound))

@@ -21,7 +21,7 @@ from gsdm_pyg.data import (
     needs_edge_kinds,
     with_simulations,
 )
-from gsdm_pyg.diffusion import GraphDiffusion
+from gsdm_pyg.diffusion import GraphDiffusion, default_sampler
 from gsdm_pyg.doctor.diagnosing import check_depth
 from gsdm_pyg.evaluation import Evaluation, evaluate
 from gsdm_pyg.graphical_model import GraphicalModel
@@ -36,16 +36,15 @@ from gsdm_pyg.problem import (
     check_source_argument,
     graph_of,
 )
-from gsdm_pyg.problem_spec import ProblemSpec
+from gsdm_pyg.problem_spec import ProblemSpec, draw_values, moments
 from gsdm_pyg.programs.program_problem import check_positions
-from gsdm_pyg.seeding import as_generator
+from gsdm_pyg.seeding import as_seed, keyed_generator
 from gsdm_pyg.settings import (
-    EvaluationSettings,
-    GraphOptions,
     ModelSettings,
     SamplerSettings,
     TrainingSettings,
 )
+from gsdm_pyg.transforms import Scale
 from gsdm_pyg.unseen import unseen
 
 logger = logging.getLogger("gsdm_pyg")
@@ -59,7 +58,7 @@ class GSDM(nn.Module):
     Args:
         spec: The variables of the problem.
         settings: What the model is made of.
-        sampler: How to draw by default.
+        sampler: How to draw by default; what suits the problem if left out.
         backend: How attention is computed, see `StructuredAttentionConv`.
     """
 
@@ -67,12 +66,14 @@ class GSDM(nn.Module):
         self,
         spec: ProblemSpec,
         settings: ModelSettings = ModelSettings(),
-        sampler: SamplerSettings = SamplerSettings(),
+        sampler: SamplerSettings | None = None,
         backend: Backend = "auto",
     ) -> None:
         super().__init__()
         self.diffusion = GraphDiffusion(spec, settings, backend)
-        self.sampler = sampler.within(settings.num_timesteps)
+        num_timesteps = settings.num_timesteps
+        sampler = sampler or default_sampler(spec.variables, num_timesteps)
+        self.sampler = sampler.within(num_timesteps)
         self.source: Problem | ProblemFamily | None = None  # what to train on
         self._warned: set[str] = set()  # kinds of warnings given
 
@@ -109,7 +110,7 @@ class GSDM(nn.Module):
         if simulations is not None:
             source = _simulated(source, simulations)
         check_positions(check_source_argument(source).largest())
-        spec = ProblemSpec.of(source, chosen.graph)
+        spec = ProblemSpec.of(source, chosen.graph, chosen.scales)
         if chosen.edge_kinds == "auto":
             needed = needs_edge_kinds(source.largest(), chosen.graph)
             kinds = "learned" if needed else "ignored"
@@ -157,14 +158,9 @@ class GSDM(nn.Module):
         if simulations is not None:
             source = _simulated(source, simulations)
             _check_scale(self.spec, source)
-        evaluation = settings.get("evaluation", {})
-        if isinstance(evaluation, EvaluationSettings):
-            evaluation = evaluation.model_dump(exclude_unset=True)
-        if isinstance(evaluation, Mapping):
-            settings["evaluation"] = {**self.sampler.model_dump(), **evaluation}
         also = ("source", "simulations", "run_dir")
         chosen = TrainingSettings.from_keywords(settings, also)
-        training = Training(self.diffusion, source, chosen)
+        training = Training(self.diffusion, source, chosen, self.sampler)
         fit(training, Path(run_dir) if run_dir else None)
         self.sampler = training.sampler
         return self.eval()
@@ -189,13 +185,14 @@ class GSDM(nn.Module):
             given: Arrays by name, whole or with NaN for missing entries; nothing given
                 means an unconditional sample.
             num_samples: How many samples to draw, of each instance.
-            generator: Source of randomness, or a seed.
+            generator: Source of randomness, or a seed. Each sample has randomness of
+                its own: the first ten of a hundred are those that asking for ten gives.
             max_nodes: Draw in batches of at most this many nodes, to bound memory.
             sampler: Such as `steps=50`, `solver="dpm++"` or `restarts=8`: see
                 `SamplerSettings`. Those left out are the model's own.
         """
         _check_count("num_samples", num_samples)
-        random = as_generator(generator)
+        seed = as_seed(generator)
         also = ("given", "num_samples", "generator", "max_nodes")
         chosen = self._sampler(sampler, also)
         graph, options = self.check_problem(problem), self.settings.graph
@@ -223,9 +220,13 @@ class GSDM(nn.Module):
             shape = (-1, num_samples)
             return {n: a[:num].unflatten(0, shape) for n, a in samples.items()}
 
+        def randomness(i: int) -> torch.Generator:
+            """Of the i-th row: sample i % num_samples of its instance."""
+            return keyed_generator("sample", seed, *divmod(i, num_samples))
+
         try:
             drawn = sample_posterior(
-                self.diffusion, instances, chosen, random, max_nodes
+                self.diffusion, instances, chosen, randomness, max_nodes
             )
         except SamplingInterrupted as partial:
             if several:
@@ -336,17 +337,19 @@ def _simulated(
 
 def _check_scale(spec: ProblemSpec, source: Problem) -> None:
     """Reject simulations on another scale than the one that the model was made for."""
-    found = ProblemSpec.of(source, GraphOptions())
-    scales = {variable.name: variable for variable in found.variables}
+    draws = draw_values(source)
     for known in spec.variables:
-        own = scales[known.name]
-        ratio, shift = own.scale / known.scale, (own.loc - known.loc) / known.scale
-        if known.num_classes is None and not (0.1 < ratio < 10 and abs(shift) < 10):
+        if known.num_classes is not None:
+            continue
+        loc, scale = moments(known.scaled.apply(draws[known.name]))
+        ratio, shift = scale / known.scale, (loc - known.loc) / known.scale
+        if not (0.1 < ratio < 10 and abs(shift) < 10):
+            after = f" after {known.transform}" if known.scaled != Scale() else ""
             raise ValueError(
                 f"simulations[{known.name!r}] are on another scale than the model's, "
-                f"mean {known.loc:.3g} and standard deviation {known.scale:.3g}: make "
-                "the model by GSDM.from_problem(problem, simulations=...) "
-                f"(got {own.loc:.3g} and {own.scale:.3g})."
+                f"mean {known.loc:.3g} and standard deviation {known.scale:.3g}{after}:"
+                " make the model by GSDM.from_problem(problem, simulations=...) "
+                f"(got {loc:.3g} and {scale:.3g})."
             )
 
 

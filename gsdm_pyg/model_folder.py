@@ -14,7 +14,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor
 
-from gsdm_pyg.files import write_folder
+from gsdm_pyg.files import write_file, write_folder
 from gsdm_pyg.problem_spec import ProblemSpec
 from gsdm_pyg.settings import ModelSettings, SamplerSettings
 
@@ -38,11 +38,14 @@ _OLDER = {
     "edges": "structured",
     "edge_kinds": "ignored",
     "intermediates": "keep",
+    "schedule": "cosine",
     "continuous_loss": "x0",
+    "scales": "linear",
     "discrete_scale": 1.0,
     "self_conditioning": False,
     "observe": "roles",
 }
+_OLDER_SAMPLER = {"steps": 50, "solver": "ddpm", "spacing": "time"}
 
 
 def save_model_folder(
@@ -60,19 +63,19 @@ def save_model_folder(
                 "Weights that are not finite are not saved: train again with a lower "
                 f"learning rate (got {name})."
             )
-    config = {
-        "format_version": FORMAT_VERSION,
-        "problem": spec.model_dump(mode="json"),
-        "model": settings.model_dump(mode="json"),
-        "sampler": sampler.model_dump(mode="json"),
-    }
     tensors = {name: tensor.cpu().contiguous() for name, tensor in weights.items()}
     contents = {
-        CONFIG: json.dumps(config, indent=2).encode() + b"\n",
+        CONFIG: _config_file(spec, settings, sampler),
         WEIGHTS: save(tensors, metadata={"format": "pt"}),
         CARD: _CARD.format(details=details).encode(),
     }
     write_folder(folder, contents)
+
+
+def store_sampler(folder: Path, sampler: SamplerSettings) -> None:
+    """Make a sampler the default of a model folder; its weights stay as they are."""
+    spec, settings, _ = load_config(folder)
+    write_file(folder / CONFIG, _config_file(spec, settings, sampler))
 
 
 def find(
@@ -158,6 +161,19 @@ def damaged(folder: Path, error: Exception) -> ValueError:
     )
 
 
+def _config_file(
+    spec: ProblemSpec, settings: ModelSettings, sampler: SamplerSettings
+) -> bytes:
+    """The contents of config.json."""
+    config = {
+        "format_version": FORMAT_VERSION,
+        "problem": spec.model_dump(mode="json"),
+        "model": settings.model_dump(mode="json"),
+        "sampler": sampler.model_dump(mode="json"),
+    }
+    return json.dumps(config, indent=2).encode() + b"\n"
+
+
 def _sections(file: Path, config: Any) -> dict[str, Any]:
     """The sections of a config, from whichever version wrote it."""
     version = config.get("format_version", 1) if isinstance(config, dict) else 1
@@ -178,7 +194,12 @@ def _sections(file: Path, config: Any) -> dict[str, Any]:
     model = sections["model"]
     if isinstance(model, dict):
         model = {**_OLDER, **model}
-    return {"sampler": {}, **sections, "model": model}
+    sampler = sections.get("sampler", {})
+    if isinstance(sampler, dict):
+        sampler = {**_OLDER_SAMPLER, **sampler}
+        if sampler["solver"] == "unipc":  # no longer a choice; the nearest that is
+            sampler["solver"] = "dpm++"
+    return {**sections, "model": model, "sampler": sampler}
 
 
 def _from_version_1(file: Path, config: dict[str, Any]) -> dict[str, Any]:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from gsdm_pyg.data import Instances, to_batch
+from gsdm_pyg.data import Instances, structure, to_batch
 from gsdm_pyg.diffusion import GraphDiffusion
 from gsdm_pyg.settings import SamplerSettings
 
 MAX_NODES = 200_000  # of one batch, to bound memory
+MAX_EDGES = 20_000_000  # likewise; dense graphs reach it first
 
 
 class SamplingInterrupted(KeyboardInterrupt):
@@ -25,7 +28,7 @@ def sample_posterior(
     diffusion: GraphDiffusion,
     instances: Instances,
     sampler: SamplerSettings,
-    generator: torch.Generator | None = None,
+    generator: Callable[[int], torch.Generator],
     max_nodes: int = MAX_NODES,
 ) -> dict[str, Tensor]:
     """Draw a sample for each instance: an array [B, *shape] per variable, on the CPU.
@@ -38,20 +41,24 @@ def sample_posterior(
         diffusion: A trained diffusion model.
         instances: What is observed, and of which problem.
         sampler: How to draw.
-        generator: Source of randomness.
+        generator: The source of randomness of the i-th instance, so that its sample
+            depends neither on the batches nor on how many others are drawn.
         max_nodes: Draw in batches of at most this many nodes, and at least one graph.
     """
     options, device = diffusion.settings.graph, diffusion.alpha_bar.device
     graph = diffusion.spec.graph(instances.problem, options)
-    size = max(1, max_nodes // graph.num_nodes)  # graphs of a batch
+    num_edges = structure(instances.problem, options).edge_index.size(1)
+    size = max(1, min(max_nodes // graph.num_nodes, MAX_EDGES // num_edges))
     starts = range(0, len(instances), size)
     drawn: list[Tensor] = []
     interrupted = False
     with _progress_bar(len(starts) * sampler.evaluations) as bar:
         try:
             for first in starts:
-                batch = to_batch([instances[first : first + size]], options).to(device)
-                x = diffusion.sample(batch, sampler, generator, bar.update)
+                chunk = instances[first : first + size]
+                batch = to_batch([chunk], options).to(device)
+                own = [generator(first + i) for i in range(len(chunk))]
+                x = diffusion.sample(batch, sampler, own, bar.update)
                 drawn.append(x.cpu())
         except KeyboardInterrupt:
             if not drawn:

@@ -66,6 +66,9 @@ class Problem(metaclass=_ProblemType):
     registry: ClassVar[dict[str, type[Problem]]] = {}
     reference: ClassVar[str | None] = None  # path/to/file.py:ClassName, if loaded so
     partial: ClassVar[Sequence[str]] = ()  # metrics that only some instances have
+    # The best value of a metric, inf if there is no end, and 0 if it is not named here.
+    # `gsdm report` chooses by the first.
+    best_values: ClassVar[Mapping[str, float]] = {}
     size_kinds: ClassVar[Mapping[str, Kind]] = {}  # fields that are Size or Sizes
 
     def __init_subclass__(cls, register: bool = True) -> None:
@@ -78,6 +81,7 @@ class Problem(metaclass=_ProblemType):
             )
         _check_arguments(cls, "sample", "generator=None")
         _check_arguments(cls, "sample_batch", "num", "generator=None")
+        _check_arguments(cls, "predict", "latents", "generator=None")
         complete(cls, "sample", "sample_batch")
         complete(cls, "observe", "observe_batch")
         dataclass(frozen=True)(cls)
@@ -113,6 +117,28 @@ class Problem(metaclass=_ProblemType):
     ) -> dict[str, Tensor]:
         """Draw `num` instances at once: an array [num, *shape] per variable."""
         return self.sample(generator)  # which says what is missing
+
+    def predict(
+        self, latents: Arrays, generator: torch.Generator | None = None
+    ) -> dict[str, Tensor]:
+        """Draw the observed variables anew, given S samples of the latent ones.
+
+        For `gsdm_pyg.diagnostics.predictive_check`. Programs have it, a class by hand
+        defines it.
+
+        Args:
+            latents: An array [S, *shape] per latent variable.
+            generator: Source of randomness.
+
+        Returns:
+            An array [S, *shape] per observed variable.
+        """
+        raise TypeError(
+            f"{type(self).__name__} cannot draw its observed variables given the "
+            "latent ones: define predict(self, latents, generator), which takes arrays "
+            "[S, *shape] of the latent variables by name and returns such arrays of "
+            "the observed ones, or write the problem as a program (got neither)."
+        )
 
     def metrics(
         self, sample: Arrays, truth: Arrays, observed: Arrays | None = None

@@ -6,7 +6,9 @@ from typing import Annotated, Any
 
 import torch
 from pydantic import Field, FiniteFloat
+from torch import Tensor
 
+from gsdm_pyg.choices import Scales, Transform
 from gsdm_pyg.graphical_model import GraphicalModel
 from gsdm_pyg.problem import (
     Problem,
@@ -19,9 +21,10 @@ from gsdm_pyg.settings import GraphOptions
 from gsdm_pyg.settings_base import Settings
 from gsdm_pyg.simulate import simulate
 from gsdm_pyg.sizes import plain
-from gsdm_pyg.variables import Role
+from gsdm_pyg.transforms import Scale, choose_scale
+from gsdm_pyg.variables import Role, Variable
 
-_DRAWS = 256  # instances that means and standard deviations come from
+_DRAWS = 256  # instances that transforms, means and standard deviations come from
 _CONSTANT = 1e-30  # a smaller standard deviation means a constant
 
 
@@ -35,9 +38,20 @@ class VariableSpec(Settings):
     role: Role
     """Whether it is latent, observed or intermediate."""
     loc: FiniteFloat
-    """Mean of its values."""
+    """Mean of its values, after the transform."""
     scale: Annotated[float, Field(gt=0, allow_inf_nan=False)]
-    """Standard deviation of its values."""
+    """Standard deviation of its values, after the transform."""
+    transform: Transform = "identity"
+    """The scale that a continuous variable diffuses on, see `gsdm_pyg.transforms`."""
+    origin: FiniteFloat = 0.0
+    """Where that scale begins: a bound, or the median of heavy tails."""
+    width: FiniteFloat = 1.0
+    """The unit of that scale, negative for an upper bound alone."""
+
+    @property
+    def scaled(self) -> Scale:
+        """The transform with its constants."""
+        return Scale(self.transform, self.origin, self.width)
 
 
 class ProblemSpec(Settings):
@@ -53,23 +67,28 @@ class ProblemSpec(Settings):
     """The shape of each variable, which independent embeddings are bound to."""
 
     @classmethod
-    def of(cls, source: Problem | ProblemFamily, options: GraphOptions) -> ProblemSpec:
-        """The description of a problem or a family of sizes."""
+    def of(
+        cls,
+        source: Problem | ProblemFamily,
+        options: GraphOptions,
+        scales: Scales = "support",
+    ) -> ProblemSpec:
+        """The description of a problem or a family of sizes.
+
+        Args:
+            source: The problem or the family.
+            options: The graph that a model sees of it.
+            scales: On which scale continuous variables diffuse, see `ModelSettings`.
+        """
         check_source_argument(source)
         graph = graph_of(source.largest(), options)
         _check_same_variables(source.smallest(), source.largest())
-        moments = _moments(source)
+        draws = draw_values(source)
         problem = source.problem if isinstance(source, ProblemFamily) else type(source)
         sizes = source.ranges if isinstance(source, ProblemFamily) else source.sizes()
         spec = cls(
             variables=[
-                VariableSpec(
-                    name=variable.name,
-                    num_classes=variable.domain.num_classes,
-                    role=variable.role,
-                    loc=moments[variable.name][0],
-                    scale=moments[variable.name][1],
-                )
+                _describe(variable, draws[variable.name], scales)
                 for variable in graph.variables.values()
             ],
             name=problem.reference or problem.__name__,
@@ -101,8 +120,8 @@ class ProblemSpec(Settings):
         return graph
 
 
-def _moments(source: Problem | ProblemFamily) -> dict[str, tuple[float, float]]:
-    """Mean and standard deviation of each variable."""
+def draw_values(source: Problem | ProblemFamily) -> dict[str, Tensor]:
+    """Values of each variable [M], as nodes hold them, of some instances."""
     generator = keyed_generator("moments")
     problems, which = source.draw_many(_DRAWS, generator)
     counts = which.bincount().tolist()
@@ -110,15 +129,35 @@ def _moments(source: Problem | ProblemFamily) -> dict[str, tuple[float, float]]:
         simulate(problem, count, generator)
         for problem, count in zip(problems, counts, strict=True)
     ]
-    moments = {}
-    for name in draws[0]:
-        # Rounded as nodes hold them: what differs by less is constant to a model.
-        values = torch.cat([draw[name].reshape(-1) for draw in draws])
-        values = values.to(torch.get_default_dtype()).double()
-        spread = values.std(correction=0).item()
-        varies = spread > _CONSTANT and bool((values != values[0]).any())
-        moments[name] = values.mean().item(), spread if varies else 1.0
-    return moments
+    values = {
+        name: torch.cat([draw[name].reshape(-1) for draw in draws]) for name in draws[0]
+    }
+    # Rounded as nodes hold them: what differs by less is constant to a model.
+    dtype = torch.get_default_dtype()
+    return {name: value.to(dtype).double() for name, value in values.items()}
+
+
+def moments(values: Tensor) -> tuple[float, float]:
+    """Mean and standard deviation of values [M]; that of a constant is 1."""
+    spread = values.std(correction=0).item()
+    varies = spread > _CONSTANT and bool((values != values[0]).any())
+    return values.mean().item(), spread if varies else 1.0
+
+
+def _describe(variable: Variable, draws: Tensor, scales: Scales) -> VariableSpec:
+    """The description of a variable by values that were drawn of it."""
+    scale = Scale() if scales == "linear" else choose_scale(variable.domain, draws)
+    loc, spread = moments(scale.apply(draws))
+    return VariableSpec(
+        name=variable.name,
+        num_classes=variable.domain.num_classes,
+        role=variable.role,
+        loc=loc,
+        scale=spread,
+        transform=scale.transform,
+        origin=scale.origin,
+        width=scale.width,
+    )
 
 
 def _check_same_variables(smallest: Problem, largest: Problem) -> None:

@@ -8,15 +8,14 @@ import numpy as np
 import torch
 
 
-def as_generator(
-    generator: torch.Generator | int | None,
-) -> torch.Generator | None:
-    """A generator of torch as it is; an integer as the seed of one."""
+def as_seed(generator: torch.Generator | int | None) -> int:
+    """An integer as it is; a number from a generator, by default torch's global one."""
     if generator is None or isinstance(generator, torch.Generator):
-        return generator
+        device = generator.device if generator is not None else None
+        return int(torch.randint(2**62, (), generator=generator, device=device))
     is_integer = isinstance(generator, int | np.integer)
     if is_integer and not isinstance(generator, bool) and generator >= 0:
-        return keyed_generator("sample", int(generator))
+        return int(generator)
     raise TypeError(
         "generator must be a torch.Generator, or an integer of at least 0 as a seed "
         f"(got {generator!r})."

@@ -29,8 +29,10 @@ from gsdm_pyg.choices import (
     Embedding,
     Intermediates,
     Observe,
+    Scales,
     Schedule,
     Solver,
+    Spacing,
 )
 from gsdm_pyg.settings_base import Settings, SettingsError
 from gsdm_pyg.variables import Role
@@ -86,20 +88,27 @@ class ModelSettings(GraphOptions):
     observe: Observe = "roles"
     """What training conditions on, see `Problem.observe`. Train with "mixed" to sample
     given any subset of the variables."""
-    schedule: Schedule = "cosine"
+    schedule: Schedule = "shifted"
     """Noise schedule, see `gsdm_pyg.diffusion.schedule.betas`."""
     num_timesteps: PositiveInt = 1000
     """T, the steps of the diffusion."""
     discrete_loss: DiscreteLoss = "cross_entropy"
     """Loss of discrete nodes: cross-entropy, or the squared error of probabilities."""
-    continuous_loss: ContinuousLoss = "x0"
+    continuous_loss: ContinuousLoss = "v"
     """Loss of continuous nodes. "x0" is the squared error of x0. "v" divides it by
     1 - alpha_bar, and so weights the error of the network's raw output (minus the
     velocity of Salimans and Ho, 2022) equally at every noise level: for answers that
     are determined and wanted exactly."""
-    discrete_scale: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0
-    """Standard deviation of one-hot codes as they diffuse. The lower, the more of the
-    noise levels leave a class uncertain."""
+    scales: Scales = "support"
+    """On which scale continuous variables diffuse, see `gsdm_pyg.transforms`.
+    "support": on that of a logarithm where their domain has one end, of a probit where
+    it has two, of an asinh where draws have heavy tails, and on their own elsewhere.
+    "linear": all on their own, as in the paper; samples outside of a domain are clamped
+    to its bounds."""
+    discrete_scale: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 0.2
+    """Standard deviation of one-hot codes as they diffuse, 1 for real numbers. The
+    lower, the more of the noise levels leave a class uncertain. 0.2 suits the schedule
+    "shifted", which has a fifth of the noise of "cosine"."""
 
     @model_validator(mode="after")
     def _check_width(self) -> Self:
@@ -119,13 +128,17 @@ class ModelSettings(GraphOptions):
 class SamplerSettings(Settings):
     """How samples are drawn; a trained model stores the settings that suit it."""
 
-    steps: PositiveInt = 50
+    steps: PositiveInt = 20
     """Evaluations of the network on the way from noise to a sample."""
-    solver: Solver = "ddpm"
+    solver: Solver = "dpm++"
     """How to integrate. "ddpm" (ancestral sampling, also DDIM with eta = 1) and
     "dpm++_sde" follow the SDE, whose noise corrects mistakes: best where values must
-    fit together, such as discrete ones. "ddim", "dpm++" and "unipc" follow the ODE:
-    best for the spread of a posterior, which "ddpm" narrows in few steps."""
+    fit together, such as discrete ones. "ddim" and "dpm++" follow the ODE: best for the
+    spread of a posterior, which "ddpm" narrows in few steps."""
+    spacing: Spacing = "karras"
+    """Which noise levels to visit. "time" spaces them evenly over the T steps of the
+    diffusion. "karras" spends more of them at low noise, as EDM does (Karras et al.,
+    2022), which narrow posteriors need."""
     restarts: NonNegativeInt = 0
     """How many times to go back by two fifths of the steps and denoise again (Xu et
     al., 2023), which corrects values that do not fit together. An exact denoiser's
@@ -140,9 +153,9 @@ class SamplerSettings(Settings):
         return self
 
     def __str__(self) -> str:
-        """In words, such as "50 steps of ddpm with restarts=8"."""
+        """In words, such as "50 steps of ddpm (time) with restarts=8"."""
         restarts = f" with restarts={self.restarts}" if self.restarts else ""
-        return f"{self.steps} steps of {self.solver}{restarts}"
+        return f"{self.steps} steps of {self.solver} ({self.spacing}){restarts}"
 
     @property
     def restart_steps(self) -> int:
@@ -169,8 +182,9 @@ class SamplerSettings(Settings):
 class DataSettings(Settings):
     """The `data` section of a config: how instances are batched."""
 
-    batch_size: PositiveInt = 16
-    """The most graphs in a batch."""
+    batch_size: PositiveInt | None = None
+    """The most graphs in a batch; by default as many as have up to 4,096 nodes at the
+    largest size of the family, a power of two between 16 and 256."""
     max_nodes: PositiveInt | None = None
     """The most nodes in a batch. A batch is closed as soon as the largest problem of
     the family might not fit any more, so that the bound holds and sizes are drawn
@@ -179,6 +193,13 @@ class DataSettings(Settings):
     """Train on that many distinct instances instead of fresh ones."""
     num_workers: NonNegativeInt = 0
     """Processes that draw batches ahead; 0 draws them in the training process."""
+
+    def num_graphs(self, largest: int) -> int:
+        """The most graphs in a batch, if the largest graph has so many nodes."""
+        if self.batch_size is not None:
+            return self.batch_size
+        fitting = max(1, 4096 // largest)
+        return min(max(16, 2 ** (fitting.bit_length() - 1)), 256)
 
 
 class OptimizerSettings(Settings):

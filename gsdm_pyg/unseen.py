@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from gsdm_pyg.encoding import Arrays
 from gsdm_pyg.problem import Problem
 from gsdm_pyg.problem_spec import ProblemSpec
 from gsdm_pyg.settings import ModelSettings
+from gsdm_pyg.transforms import Scale
 from gsdm_pyg.variables import Role
 
 FAR_VALUE = 10  # standard deviations from the mean
@@ -67,13 +69,18 @@ def _values(
         if variable.num_classes is not None or variable.name not in values:
             continue
         value: Tensor = values[variable.name][known[variable.name]]
-        distance = ((value - variable.loc) / variable.scale).abs()
+        scale = variable.scaled
+        low, high = scale.limits(variable.loc, variable.scale)
+        y = scale.apply(value.double()).clamp(low, high)
+        distance = ((y - variable.loc) / variable.scale).abs()
         if distance.numel() and distance.max() > FAR_VALUE:
+            mean = scale.invert(torch.tensor(variable.loc, dtype=torch.double)).item()
+            on = "" if scale == Scale() else f" on the scale of {scale.transform}"
             yield (
                 f"value of {variable.name}",
                 f"given[{variable.name!r}] has values {distance.max():.0f} standard "
-                f"deviations from the mean of training, {variable.loc:.3g}: samples "
-                "may be meaningless. Give values on the scale that sample() draws.",
+                f"deviations{on} from the mean of training, {mean:.3g}: samples may be "
+                "meaningless. Give values on the scale that sample() draws.",
             )
 
 

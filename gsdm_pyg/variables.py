@@ -133,7 +133,62 @@ class Categorical:
         return f"classes 0..{self.num_classes - 1}"
 
 
-Domain = Continuous | Categorical
+@dataclass(frozen=True)
+class Integer:
+    """A whole number in [low, high], by default any, such as a count.
+
+    It diffuses as a real number that is rounded in the end, so that neighbors are alike
+    and there may be any number of them. A `Categorical` knows no order; it is the
+    better choice for a handful of values.
+    """
+
+    low: float = -math.inf
+    high: float = math.inf
+
+    num_classes: ClassVar[None] = None
+
+    def __post_init__(self) -> None:
+        for name in ("low", "high"):
+            bound = getattr(self, name)
+            number = isinstance(bound, Real) and not isinstance(bound, bool)
+            if not number or not (math.isinf(bound) or bound % 1 == 0):
+                raise ValueError(
+                    "Integer(low, high) takes two whole numbers, -inf and inf by "
+                    f"default (got {bound!r})."
+                )
+            if math.isfinite(bound):
+                object.__setattr__(self, name, int(bound))
+        if not self.low < self.high:
+            raise ValueError(
+                f"Integer needs low < high (got {self.low} and {self.high})."
+            )
+
+    @property
+    def interval(self) -> Continuous:
+        """The real numbers that are rounded to one of the domain."""
+        return Continuous(self.low - 0.5, self.high + 0.5)
+
+    def decode(self, columns: Tensor) -> Tensor:
+        """Columns [..., 1] -> the nearest integers [...]."""
+        return columns.squeeze(-1).round().clamp(self.low, self.high).long()
+
+    def outside(self, values: Tensor) -> Tensor:
+        """Which values [...] are not in the domain, as booleans [...]."""
+        fractional = values != values.round()
+        return fractional | self.interval.outside(values)
+
+    def holds(self, values: Tensor) -> bool:
+        """Whether all values [...] are in the domain and finite as nodes hold them."""
+        if values.dtype == torch.bool:
+            values = values.long()
+        return self.interval.holds(values) and bool((values == values.round()).all())
+
+    def __str__(self) -> str:
+        bounded = math.isfinite(self.low) or math.isfinite(self.high)
+        return f"integers in [{self.low}, {self.high}]" if bounded else "integers"
+
+
+Domain = Continuous | Integer | Categorical
 
 
 def column_blocks(num_classes: Sequence[int | None]) -> list[slice]:
@@ -218,10 +273,10 @@ def check_shape(name: str, shape: Any) -> tuple[int, ...]:
 
 def check_domain(name: str, domain: Any) -> Domain:
     """A domain, which is an instance of its class."""
-    if not isinstance(domain, Continuous | Categorical):
+    if not isinstance(domain, Domain):
         raise ValueError(
-            f"The domain of variable {name!r} is Continuous(), Continuous(low, high) "
-            f"or Categorical(num_classes) (got {domain!r})."
+            f"The domain of variable {name!r} is Continuous(low, high), Integer(low, "
+            f"high) or Categorical(num_classes) (got {domain!r})."
         )
     return domain
 

@@ -2,6 +2,7 @@
 
 import math
 from functools import lru_cache
+from typing import ClassVar
 
 import networkx as nx
 import torch
@@ -38,6 +39,12 @@ class BooleanCircuit(Problem):
     gate_seed: int = 0
 
     partial = ("accuracy_at_0", "accuracy_at_1")
+    best_values: ClassVar = {
+        "balanced_accuracy": 1.0,
+        "accuracy": 1.0,
+        "accuracy_at_0": 1.0,
+        "accuracy_at_1": 1.0,
+    }
 
     def __post_init__(self) -> None:
         super().__post_init__()

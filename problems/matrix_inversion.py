@@ -1,6 +1,6 @@
 """Matrix inversion (the paper's appendix): BCMF with real numbers, solved for R."""
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from matplotlib.figure import Figure
@@ -22,6 +22,8 @@ class MatrixInversion(Problem):
 
     n: Size
     target: Target = "random"
+
+    best_values: ClassVar = {"median_rmse": 0.0, "rmse": 0.0}
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -1,6 +1,6 @@
 """Sorting (section 4 of the paper)."""
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from matplotlib.colors import ListedColormap
@@ -23,6 +23,8 @@ class Sorting(Problem):
 
     n: Size
     ordering: Ordering = "chain"
+
+    best_values: ClassVar = {"rmse": 0.0, "exact": 1.0}
 
     def __post_init__(self) -> None:
         super().__post_init__()

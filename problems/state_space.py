@@ -1,12 +1,14 @@
 """A linear-Gaussian state-space model, with its exact posterior to compare with."""
 
 from functools import lru_cache
+from typing import ClassVar
 
 import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
 from gsdm_pyg import Arrays, GraphicalModel, Problem, Role, Size
+from problems.gaussian import condition
 
 MEMORY = 0.9  # how much of the state is left after a step
 NOISE = 0.5  # standard deviation of an observation around the state
@@ -24,6 +26,8 @@ class StateSpace(Problem):
 
     steps: Size
 
+    best_values: ClassVar = {"z_squared": 1.0, "z": 0.0}
+
     def graphical_model(self) -> GraphicalModel:
         graph = GraphicalModel()
         x = graph.add_variable("x", (self.steps,))
@@ -37,19 +41,37 @@ class StateSpace(Problem):
         x = e @ _path_from_noise(self.steps).T  # [num, steps]
         return {"x": x, "y": x + NOISE * d}
 
-    def exact_posterior(self, values: Arrays) -> tuple[Tensor, Tensor]:
-        """Mean and standard deviation [steps] of x given y, NaN where y is unknown.
+    def covariance(self) -> Tensor:
+        """Prior covariance [2 steps, 2 steps] of all entries of x, then of y.
 
-        With K the prior covariance and o the known entries of y, the Gaussian x | y has
-        mean G y[o] and covariance K - G K[o], where G = K[:, o] (K[o, o] + 0.5^2)^-1.
+        Those of x have 0.9^|s - t|, and so have those of y and between the two, except
+        for the noise: y[t] has a variance that is 0.5^2 higher.
         """
-        y, prior = values["y"].double(), _covariance(self.steps)
-        known = ~y.isnan()
-        seen = prior[known]  # [o, steps]
-        noise = NOISE**2 * torch.eye(len(seen), dtype=torch.double)
-        gain = torch.linalg.solve(seen[:, known] + noise, seen).T  # [steps, o]
-        variance = (prior - gain @ seen).diagonal()
-        return (gain @ y[known]).float(), variance.sqrt().float()
+        noise = NOISE**2 * torch.eye(self.steps, dtype=torch.double)
+        joint = _covariance(self.steps).repeat(2, 2)
+        joint[self.steps :, self.steps :] += noise
+        return joint
+
+    def exact_posterior(
+        self, values: Arrays, observed: Arrays | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Mean and standard deviation [steps] of x given any entries of x and y.
+
+        Args:
+            values: With x and y [steps], or only what is given.
+            observed: Which entries are given, as booleans [steps] of x, of y or of
+                both; by default the entries of y that are not NaN.
+        """
+        if observed is None:
+            observed = {"y": ~values["y"].isnan()}
+        given = torch.full((2, self.steps), torch.nan, dtype=torch.double)
+        for row, name in zip(given, ("x", "y"), strict=True):
+            if name in observed:
+                row[observed[name]] = values[name][observed[name]].double()
+        prior = self.covariance()
+        mean, covariance = condition(torch.zeros(len(prior)), prior, given.flatten())
+        std = covariance.diagonal().sqrt()
+        return mean[: self.steps].float(), std[: self.steps].float()
 
     def metrics(self, sample, truth):
         """z-scores of the sampled path under the exact posterior of each x[t].

@@ -30,7 +30,7 @@ def test_file_says_only_what_it_changes(tmp_path):
     config = load_config(file)
     assert config.model.layers == 3
     assert config.model.width == 64
-    assert config.data.batch_size == 16
+    assert config.optimizer.lr == 2e-3
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_key_like_no_other_is_refused_with_the_known_ones(path):
         ("model.intermediates=false", "False"),
         ("model.observe=all", "'all'"),
         ("model.discrete_scale=.inf", "inf"),
-        ("data.batch_size=null", "None"),
+        ("data.num_workers=null", "None"),
         ("data.num_workers=-1", "-1"),
         ("optimizer.name=adam", "'adam'"),
         ("optimizer.lr=0", "0"),

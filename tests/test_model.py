@@ -214,7 +214,7 @@ def test_a_misspelt_argument_of_sample_or_evaluate_is_refused_with_a_suggestion(
 @pytest.mark.parametrize(
     "sampler, message",
     [
-        ({"solver": "euler"}, r"solver: .*'ddpm'.*'unipc' \(got 'euler'\)"),
+        ({"solver": "euler"}, r"solver: .*'ddpm'.*'dpm\+\+_sde' \(got 'euler'\)"),
         ({"solver": ""}, r"solver: .*\(got ''\)"),
         ({"steps": 0}, r"steps: .*greater than 0 \(got 0\)"),
         ({"steps": -1}, r"steps: .*\(got -1\)"),
@@ -332,9 +332,13 @@ def test_fit_with_a_run_folder_writes_logs_into_it(tmp_path):
         ("sample", "stepps", "did you mean 'steps'?"),
         ("sample", "givn", "did you mean 'given'?"),
         ("sample", "num_sample", "did you mean 'num_samples'?"),
-        ("sample", "seed", "known: steps, solver, restarts, given"),
+        ("sample", "seed", "known: steps, solver, spacing, restarts, given"),
         ("evaluate", "num_instance", "did you mean 'num_instances'?"),
-        ("evaluate", "generator", "known: steps, solver, restarts, num_instances"),
+        (
+            "evaluate",
+            "generator",
+            "known: steps, solver, spacing, restarts, num_instances",
+        ),
     ],
 )
 def test_an_unknown_keyword_suggests_what_the_method_takes(method, keyword, suggestion):

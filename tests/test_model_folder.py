@@ -105,7 +105,7 @@ def test_the_sampler_is_stored_and_used_by_default(tmp_path):
     saved.save_pretrained(tmp_path / "saved")
     loaded = GSDM.from_pretrained(tmp_path / "saved")
     assert loaded.sampler == saved.sampler
-    explicit = {"steps": 4, "solver": "ddim", "restarts": 1}
+    explicit = {"steps": 4, "solver": "ddim", "spacing": "karras", "restarts": 1}
     assert_identical(
         loaded.sample(PROBLEM, generator=seeded(0)),
         tiny_model(PROBLEM).sample(PROBLEM, generator=seeded(0), **explicit),
@@ -130,13 +130,21 @@ def test_folder_holds_config_weights_and_card(tmp_path):
     assert config["format_version"] == 2
     assert [v["name"] for v in config["problem"]["variables"]] == ["A", "R", "C", "E"]
     assert config["model"]["width"] == 8
-    assert config["sampler"] == {"steps": 50, "solver": "ddpm", "restarts": 0}
+    assert config["sampler"] == {
+        "steps": 50,
+        "solver": "dpm++_sde",
+        "spacing": "karras",
+        "restarts": 0,
+    }
     assert "backend" not in (tmp_path / "config.json").read_text()
     card = (tmp_path / "README.md").read_text()
     assert "GSDM.from_pretrained" in card and "Trained for an hour." in card
 
 
 # versions
+
+# What folders were sampled with before they stored it.
+OLDER_SAMPLER = SamplerSettings(steps=50, solver="ddpm", spacing="time")
 
 
 def to_version_1(config: dict) -> None:
@@ -161,33 +169,45 @@ def to_version_1(config: dict) -> None:
 
 @pytest.mark.parametrize("options", [{}, {"embedding": "independent", "width": 12}])
 def test_a_folder_of_version_1_gives_the_same_samples(tmp_path, options):
-    saved = tiny_model(PROBLEM, discrete_scale=0.4, observe="mixed", **options)
+    saved = tiny_model(
+        PROBLEM, discrete_scale=0.4, observe="mixed", scales="linear", **options
+    )
+    saved.sampler = OLDER_SAMPLER
     saved.save_pretrained(tmp_path)
     edit(tmp_path, to_version_1)
     loaded = GSDM.from_pretrained(tmp_path)
     assert_identical(draw(saved), draw(loaded))
     assert (loaded.spec, loaded.settings) == (saved.spec, saved.settings)
-    assert loaded.sampler == SamplerSettings()
+    assert loaded.sampler == OLDER_SAMPLER
 
 
-def test_what_the_first_folders_do_not_say_has_its_default(folder):
+def test_what_the_first_folders_do_not_say_has_its_default(tmp_path):
+    older = {"scales": "linear", "schedule": "cosine", "continuous_loss": "x0"}
+    saved = tiny_model(PROBLEM, seed=1, discrete_scale=1.0, **older)
+    saved.sampler = OLDER_SAMPLER
+    saved.save_pretrained(tmp_path)
+
     def shorten(config):
         to_version_1(config)
         for key in ("embedding", "edges", "intermediates", "shapes", "sizes"):
             del config[key]
         for key in ("continuous_loss", "discrete_scale", "self_conditioning"):
             del config[key]
-        for key in ("observe", "problem", "backend"):
+        for key in ("observe", "problem", "backend", "scales"):
             del config[key]
 
-    edit(folder, shorten)
-    loaded, saved = GSDM.from_pretrained(folder), tiny_model(PROBLEM, seed=1)
+    edit(tmp_path, shorten)
+    loaded = GSDM.from_pretrained(tmp_path)
     assert loaded.settings.graph == GraphOptions()
     assert loaded.settings == saved.settings
     assert_identical(draw(loaded), draw(saved))
 
 
-def test_a_folder_of_version_1_is_saved_as_version_2(folder, tmp_path):
+def test_a_folder_of_version_1_is_saved_as_version_2(tmp_path):
+    folder = tmp_path / "saved"
+    saved = tiny_model(PROBLEM, scales="linear")
+    saved.sampler = OLDER_SAMPLER
+    saved.save_pretrained(folder)
     before = (folder / "config.json").read_text()
     edit(folder, to_version_1)
     GSDM.from_pretrained(folder).save_pretrained(tmp_path / "again")

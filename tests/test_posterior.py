@@ -12,7 +12,7 @@ from gsdm_pyg.evaluation import EvaluationInterrupted
 from gsdm_pyg.posterior import SamplingInterrupted
 from gsdm_pyg.problem import graph_of
 from problems import BCMF
-from tests.helpers import tiny_model
+from tests.helpers import seeded, tiny_model
 
 PROBLEM = BCMF(m=2, n=3, k=2)
 
@@ -125,3 +125,18 @@ def test_ctrl_c_before_the_first_batch_is_finished_leaves_nothing(monkeypatch):
     with pytest.raises(KeyboardInterrupt) as caught:
         tiny_model(problem).sample(problem, steps=1)
     assert type(caught.value) is KeyboardInterrupt
+
+
+@pytest.mark.parametrize("solver", ["dpm++", "ddpm"])
+def test_a_sample_depends_neither_on_the_batches_nor_on_how_many_are_drawn(solver):
+    model, problem = tiny_model(BCMF(2, 3, 2)), BCMF(2, 3, 2)
+    given = {"E": torch.rand(3, 2, 3, generator=seeded(0))}
+    settings = {"generator": 5, "steps": 6, "solver": solver}
+    many = model.sample(problem, given, 8, **settings)
+    few = model.sample(problem, given, 3, max_nodes=40, **settings)
+    for name, values in few.items():
+        torch.testing.assert_close(values, many[name][:, :3], rtol=0, atol=1e-5)
+    one = model.sample(problem, {"E": given["E"][0]}, 3, **settings)
+    torch.testing.assert_close(one["A"], many["A"][0, :3], rtol=0, atol=1e-5)
+    assert not torch.equal(many["A"][0, 0], many["A"][0, 1])
+    assert not torch.equal(many["A"][0, 0], many["A"][1, 0])

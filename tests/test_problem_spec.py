@@ -14,13 +14,13 @@ from tests.helpers import CopyTask, tiny_model
 PROBLEM = BCMF(m=2, n=3, k=2)
 
 
-def spec_of(source, **options):
-    return ProblemSpec.of(source, GraphOptions(**options))
+def spec_of(source, scales="support", **options):
+    return ProblemSpec.of(source, GraphOptions(**options), scales)
 
 
 def test_variables_have_their_moments():
     k = 2
-    spec = spec_of(BCMF(m=8, n=8, k=k))
+    spec = spec_of(BCMF(m=8, n=8, k=k), scales="linear")
     # A is uniform; C = A R has E[C] = 0.3 / 2, E[C^2] = 0.3 / 3; E sums k of those.
     variance = 0.3 / 3 - 0.15**2
     expected = {
@@ -108,7 +108,7 @@ def test_a_tiny_variable_is_sampled_at_its_own_scale():
 
 
 def test_moments_become_the_scaling_of_a_model():
-    model = tiny_model(PROBLEM)
+    model = tiny_model(PROBLEM, discrete_scale=1.0)
     loc, scale = model.diffusion.scaling.loc, model.diffusion.scaling.scale
     for i in (0, 2, 3):
         assert loc[i, 0].item() == pytest.approx(model.spec.variables[i].loc)

@@ -64,6 +64,7 @@ CHANGED: dict[str, dict[str, Any]] = {
     "evaluation": {
         "steps": 12,
         "solver": "ddim",
+        "spacing": "time",
         "restarts": 2,
         "every": 6,
         "problems": [{"m": 2, "n": 2, "k": 1}],

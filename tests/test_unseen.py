@@ -1,15 +1,16 @@
 """Warnings where training never saw the like."""
 
 import logging
+import math
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from gsdm_pyg import GSDM
+from gsdm_pyg import GSDM, Continuous, GraphicalModel, Role
 from gsdm_pyg.model_folder import WEIGHTS
 from problems import BCMF
-from tests.helpers import GroupMeans, tiny_model
+from tests.helpers import CopyTask, GroupMeans, tiny_model
 
 PROBLEM = BCMF(m=2, n=3, k=2)
 
@@ -69,3 +70,24 @@ def test_weights_that_are_not_finite_are_not_saved(tmp_path):
     with pytest.raises(ValueError, match=r"not finite are not saved.*output\.bias"):
         model.save_pretrained(tmp_path / "model")
     assert not (tmp_path / "model").exists()
+
+
+def test_values_are_far_on_the_scale_that_they_diffuse_on(caplog):
+    class Sizes(CopyTask):
+        def graphical_model(self):
+            graph = GraphicalModel()
+            positive = Continuous(0, math.inf)
+            x = graph.add_variable("x", (self.n,), positive, Role.OBSERVED)
+            graph.connect(x, graph.add_variable("y", (self.n,), positive))
+            return graph
+
+        def sample(self, generator=None):
+            x = (2 * torch.randn(self.n, generator=generator)).exp()
+            return {"x": x, "y": x.clone()}
+
+    model = tiny_model(Sizes(n=2))
+    inside = {"x": torch.tensor([math.exp(16.0), math.exp(-16.0)])}  # eight deviations
+    assert warnings_of(caplog, model, Sizes(n=2), given=inside) == []
+    outside = {"x": torch.tensor([1.0, math.exp(24.0)])}
+    (message,) = warnings_of(caplog, model, Sizes(n=2), given=outside)
+    assert "12 standard deviations on the scale of log from the mean" in message

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from gsdm_pyg import Categorical, Continuous, Role, Variable
+from gsdm_pyg import Categorical, Continuous, Integer, Role, Variable
 
 
 def test_categorical_decodes_by_argmax():
@@ -51,7 +51,32 @@ def test_continuous_rejects_bounds_out_of_order(bounds):
         Continuous(*bounds)
 
 
+def test_integer_decodes_to_the_nearest_one_within_bounds():
+    columns = torch.tensor([[-3.7], [0.25], [1.5], [9.0]])
+    assert Integer().decode(columns).tolist() == [-4, 0, 2, 9]
+    assert Integer(0, 5).decode(columns).tolist() == [0, 0, 2, 5]
+    assert Integer().decode(columns).dtype == torch.long
+
+
+def test_integer_holds_whole_numbers_within_bounds():
+    values = torch.tensor([-1.0, 0.0, 0.5, 2.0, 3.0, math.inf, math.nan])
+    outside = torch.tensor([True, False, True, False, True, True, True])
+    assert torch.equal(Integer(0, 2).outside(values), outside)
+    assert Integer(0, 2).holds(torch.tensor([0, 2]))
+    for wrong in (-1.0, 0.5, 3.0, math.nan):
+        assert not Integer(0, 2).holds(torch.tensor([1.0, wrong]))
+    assert Integer().holds(torch.tensor([True, False]))
+
+
+@pytest.mark.parametrize("bound", [0.5, math.nan, "3", None, True])
+def test_integer_rejects_bounds_that_are_not_whole(bound):
+    with pytest.raises(ValueError, match=rf"two whole numbers.*got {bound!r}\)"):
+        Integer(0, bound)
+
+
 def test_domains_describe_themselves_in_words():
+    assert str(Integer()) == "integers"
+    assert str(Integer(0.0)) == "integers in [0, inf]"
     assert str(Continuous()) == "real numbers"
     assert str(Continuous(0, 1)) == "real numbers in [0, 1]"
     assert str(Categorical(9)) == "classes 0..8"

@@ -145,7 +145,7 @@ WRONG = {
     ),
     "domain class": (
         lambda: add("x", (2,), Continuous),
-        r"domain of variable 'x' is Continuous\(\).*\(got <class .*Continuous'>\)",
+        r"domain of variable 'x' is Continuous\(low.*\(got <class .*Continuous'>\)",
     ),
     "domain as text": (lambda: add("x", (2,), "real"), r"domain.*\(got 'real'\)"),
     "fraction in shape": (

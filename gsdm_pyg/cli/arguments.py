@@ -21,7 +21,18 @@ PICTURES = (".png", ".svg", ".pdf")  # the formats of a picture
 
 
 def add_model_arguments(parser: argparse.ArgumentParser) -> None:
-    """A model folder, sizes, `--problem`, a flag per setting of the sampler, seed."""
+    """What `add_folder_arguments` adds, and a flag per setting of the sampler."""
+    add_folder_arguments(parser)
+    for name, field in SamplerSettings.model_fields.items():
+        choices = get_args(field.annotation) or None
+        help_text = " ".join((field.description or "").split())
+        parser.add_argument(
+            f"--{name}", choices=choices, help=f"{help_text} Default: the model's own."
+        )
+
+
+def add_folder_arguments(parser: argparse.ArgumentParser) -> None:
+    """A model folder, sizes, `--problem`, seed and device."""
     parser.add_argument("model", help="a model folder")
     parser.add_argument(
         "settings", nargs="*", help="sizes such as m=8; else the largest of training"
@@ -30,12 +41,6 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
         "--problem",
         help="path/to/file.py:ClassName, if not built in; that file is executed",
     )
-    for name, field in SamplerSettings.model_fields.items():
-        choices = get_args(field.annotation) or None
-        help_text = " ".join((field.description or "").split())
-        parser.add_argument(
-            f"--{name}", choices=choices, help=f"{help_text} Default: the model's own."
-        )
     parser.add_argument("--seed", type=int, default=0)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     parser.add_argument("--device", default=device, help="default: %(default)s")

@@ -48,7 +48,8 @@ def run(options: argparse.Namespace) -> None:
             figure.savefig(file, format=options.picture.suffix[1:], dpi=120)
     keep_freed_memory()  # as the train command does
     expected = forecast(source, model, config.data, config.optimizer)
-    print(f"A training step on up to {config.data.batch_size} graphs\n{expected}")
+    most = config.data.num_graphs(graph_of(problems[-1], model.graph).num_nodes)
+    print(f"A training step on up to {most} graphs\n{expected}")
     if options.json is not None:
         graphs = {name: diagnosis.to_dict() for name, diagnosis in found.items()}
         findings = {"graphs": graphs, "forecast": expected.to_dict()}

@@ -19,7 +19,6 @@ from gsdm_pyg.cli.arguments import (
 )
 from gsdm_pyg.files import atomic_writer
 from gsdm_pyg.posterior import SamplingInterrupted
-from gsdm_pyg.seeding import keyed_generator
 
 _SUFFIXES = (".npz", ".json")
 
@@ -49,7 +48,7 @@ def run(options: argparse.Namespace) -> None:
             problem,
             given=given,
             num_samples=options.num_samples,
-            generator=keyed_generator("sample", options.seed),
+            generator=options.seed,
             **sampler_arguments(options),
         )
     except SamplingInterrupted as partial:

@@ -113,6 +113,7 @@ class ProblemBatches(IterableDataset[Batch]):
         self.first_step = first_step
         self._drawn: dict[int, tuple[Problem, dict[str, Tensor]]] = {}  # examples
         self.largest = graph_of(source.largest(), options).num_nodes
+        self.num_graphs = self.data.num_graphs(self.largest)
         max_nodes = self.data.max_nodes
         if max_nodes is not None and max_nodes < self.largest:
             raise ValueError(
@@ -139,7 +140,7 @@ class ProblemBatches(IterableDataset[Batch]):
 
     def _fresh(self, step: int, generator: torch.Generator) -> list[Instances]:
         """New instances, those of one size drawn together."""
-        problems, which = self.source.draw_many(self.data.batch_size, generator)
+        problems, which = self.source.draw_many(self.num_graphs, generator)
         counts = which[: self._num_fitting(problems, which)].bincount().tolist()
         return [
             self._observe(problem, simulate(problem, count, generator, step), generator)
@@ -151,7 +152,7 @@ class ProblemBatches(IterableDataset[Batch]):
         self, num_examples: int, step: int, generator: torch.Generator
     ) -> list[Instances]:
         """Some of the finite data set, in which example i is keyed by (seed, i)."""
-        size = (self.data.batch_size,)
+        size = (self.num_graphs,)
         numbers = torch.randint(num_examples, size, generator=generator).tolist()
         examples = [self._example(number, step) for number in numbers]
         problems = [problem for problem, _ in examples]

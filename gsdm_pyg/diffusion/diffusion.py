@@ -9,7 +9,8 @@ keep their values throughout.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -19,7 +20,7 @@ from torch_geometric.data import Batch
 from gsdm_pyg.choices import Backend, ContinuousLoss, DiscreteLoss
 from gsdm_pyg.diffusion.scaling import NodeScaling, Scaling
 from gsdm_pyg.diffusion.schedule import alpha_bars, betas
-from gsdm_pyg.diffusion.solvers import ReverseSteps
+from gsdm_pyg.diffusion.solvers import ReverseSteps, step_times
 from gsdm_pyg.nn.denoiser import Denoiser
 from gsdm_pyg.problem_spec import ProblemSpec
 from gsdm_pyg.settings import ModelSettings, SamplerSettings
@@ -133,7 +134,7 @@ class GraphDiffusion(nn.Module):
         """
         alpha_bar = self._alpha_bar(t, batch)
         x0_hat, _ = self._predict(xt, t, alpha_bar, batch, nodes, x0_hat)
-        probability = nodes.scaling.standardize(x0_hat)
+        probability = nodes.scaling.standardize_codes(x0_hat)
         x0_hat = probability.where(nodes.scaling.discrete, x0_hat)
         return x0_hat.masked_fill(nodes.fixed, 0)
 
@@ -142,7 +143,7 @@ class GraphDiffusion(nn.Module):
         self,
         batch: Batch,
         sampler: SamplerSettings,
-        generator: torch.Generator | None = None,
+        generator: torch.Generator | Sequence[torch.Generator] | None = None,
         after_evaluation: Callable[[], object] | None = None,
     ) -> Tensor:
         """Values [N, W]: observed nodes as given, the others sampled.
@@ -152,7 +153,8 @@ class GraphDiffusion(nn.Module):
         Args:
             batch: The graphs.
             sampler: How to draw.
-            generator: Source of randomness.
+            generator: Source of randomness, or one per graph: then the sample of a
+                graph does not depend on which others are in the batch.
             after_evaluation: Called after each evaluation of the network.
         """
         nodes = self.nodes(batch)
@@ -169,7 +171,8 @@ class GraphDiffusion(nn.Module):
         training = self.training
         self.eval()
         try:
-            x0 = reverse(denoise, nodes.x0, nodes.fixed, self.beta, sampler, generator)
+            noise = partial(_node_noise, nodes.x0, batch.ptr, generator)
+            x0 = reverse(denoise, nodes.x0, nodes.fixed, self.beta, sampler, noise)
         finally:
             self.train(training)
         return batch.x.where(nodes.fixed, nodes.scaling.restore(x0))
@@ -269,7 +272,7 @@ def reverse(
     fixed: Tensor,
     beta: Tensor,
     sampler: SamplerSettings,
-    generator: torch.Generator | None = None,
+    noise: Callable[[], Tensor],
 ) -> Tensor:
     """Draw x0 given its fixed rows: denoise pure noise, then once per restart again.
 
@@ -279,7 +282,7 @@ def reverse(
         fixed: Which rows keep their values, [N, 1].
         beta: beta_1..beta_T of the schedule, [T].
         sampler: Solver, steps and restarts.
-        generator: Source of randomness, on the device of x or on the CPU.
+        noise: Draws standard normal values, [N, W].
     """
     if sampler.steps > len(beta):
         raise ValueError(
@@ -287,17 +290,39 @@ def reverse(
             f"(got {sampler.steps})."
         )
     alpha_bar = alpha_bars(beta).to(x)
+    times = step_times(beta, sampler.steps, sampler.spacing)
     xt, restart = x, sampler.steps - sampler.restart_steps
     for first in [0, *[restart] * sampler.restarts]:
-        solver = ReverseSteps(sampler.solver, beta, sampler.steps, x.device)
-        times = solver.times[first:]
-        noise = _randn_like(x, generator)
-        xt = add_noise(xt, noise, alpha_bar[times[0]]) if first else noise
+        solver = ReverseSteps(sampler.solver, beta, times[first:], x.device)
+        xt = add_noise(xt, noise(), alpha_bar[times[first]]) if first else noise()
         xt = x.where(fixed, xt)
-        for t in times:
+        for t in solver.times:
             x0_hat = denoise(xt, t)
-            xt = x.where(fixed, solver.step(x0_hat, t, xt, generator))
+            fresh = noise() if solver.stochastic else None
+            xt = x.where(fixed, solver.step(x0_hat, t, xt, fresh))
     return xt
+
+
+def _node_noise(
+    x: Tensor,
+    ptr: Tensor,
+    generator: torch.Generator | Sequence[torch.Generator] | None,
+) -> Tensor:
+    """Standard normal values like x [N, W], each graph from its own generator if any.
+
+    Args:
+        x: Values of the nodes.
+        ptr: Where the nodes of each graph begin, and the end, [B + 1].
+        generator: One for all nodes, or one per graph.
+    """
+    if generator is None or isinstance(generator, torch.Generator):
+        return _randn_like(x, generator)
+    sizes = ptr.diff().tolist()
+    rows = [
+        torch.randn(size, x.size(1), generator=own)
+        for size, own in zip(sizes, generator, strict=True)
+    ]
+    return torch.cat(rows).to(x)
 
 
 def _randn_like(x: Tensor, generator: torch.Generator | None) -> Tensor:

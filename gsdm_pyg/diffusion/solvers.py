@@ -1,30 +1,52 @@
-"""Solvers: diffusers' schedulers, set up for a schedule and a number of steps."""
+"""Solvers: a scheduler of diffusers, set up for a noise schedule and its steps."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
-from diffusers import (
-    DDPMScheduler,
-    DPMSolverMultistepScheduler,
-    UniPCMultistepScheduler,
-)
+from diffusers import DPMSolverMultistepScheduler
 from torch import Tensor
 
-from gsdm_pyg.choices import Solver
+from gsdm_pyg.choices import Solver, Spacing
+from gsdm_pyg.diffusion.schedule import alpha_bars
+from gsdm_pyg.problem_spec import VariableSpec
+from gsdm_pyg.settings import SamplerSettings
+from gsdm_pyg.variables import Role
 
-_SOLVERS: dict[str, tuple[type, dict[str, Any]]] = {
-    "ddpm": (DDPMScheduler, {"clip_sample": False}),
-    # DDIM's update; diffusers' DDIMScheduler errs where steps do not divide T.
-    "ddim": (
-        DPMSolverMultistepScheduler,
-        {"algorithm_type": "dpmsolver++", "solver_order": 1},
-    ),
-    "dpm++": (DPMSolverMultistepScheduler, {"algorithm_type": "dpmsolver++"}),
-    "dpm++_sde": (DPMSolverMultistepScheduler, {"algorithm_type": "sde-dpmsolver++"}),
-    "unipc": (UniPCMultistepScheduler, {}),
+_SOLVERS: dict[str, dict[str, Any]] = {
+    # In first order these are the updates of DDPM and DDIM (Lu et al., 2022).
+    "ddpm": {"algorithm_type": "sde-dpmsolver++", "solver_order": 1},
+    "ddim": {"algorithm_type": "dpmsolver++", "solver_order": 1},
+    "dpm++": {"algorithm_type": "dpmsolver++"},
+    "dpm++_sde": {"algorithm_type": "sde-dpmsolver++"},
 }
+_RHO = 7  # of EDM: the larger, the more of the steps are at low noise
+
+
+def is_stochastic(solver: Solver) -> bool:
+    """Whether a solver follows the SDE and so adds noise on the way."""
+    return bool(_SOLVERS[solver]["algorithm_type"].startswith("sde"))
+
+
+def default_sampler(
+    variables: Sequence[VariableSpec], num_timesteps: int
+) -> SamplerSettings:
+    """What suits a problem until `gsdm report` has measured something better.
+
+    The defaults are for continuous values. Classes must fit together: noise on the way
+    corrects those that do not.
+
+    Args:
+        variables: The variables of the problem.
+        num_timesteps: T, the steps of the diffusion.
+    """
+    latent = [v for v in variables if v.role is not Role.OBSERVED]
+    sampler = SamplerSettings()
+    if any(variable.num_classes for variable in latent):
+        sampler = SamplerSettings(steps=50, solver="dpm++_sde")
+    return sampler.updated({"steps": min(sampler.steps, num_timesteps)})
 
 
 class ReverseSteps:
@@ -33,38 +55,53 @@ class ReverseSteps:
     Args:
         solver: Which update to make.
         beta: beta_1..beta_T of the schedule, [T].
-        num_steps: How many steps to take.
+        times: The steps t of the schedule to evaluate the network at, falling.
         device: Where the values are.
     """
 
     def __init__(
-        self, solver: Solver, beta: Tensor, num_steps: int, device: torch.device
+        self, solver: Solver, beta: Tensor, times: Tensor, device: torch.device
     ) -> None:
-        scheduler_class, arguments = _SOLVERS[solver]
-        self._scheduler = scheduler_class(
+        arguments = _SOLVERS[solver]
+        scheduler: Any = DPMSolverMultistepScheduler  # whose type is not known
+        self._scheduler = scheduler(
             num_train_timesteps=len(beta),
             trained_betas=beta.tolist(),
             prediction_type="sample",
-            timestep_spacing="trailing",
             **arguments,
         )
-        self._scheduler.set_timesteps(num_steps, device=device)
-        self._cut(num_steps)
-        self.times: Tensor = self._scheduler.timesteps  # [num_steps], falling
-        self._draws = solver != "unipc"  # whose update takes no generator
-
-    def _cut(self, num_steps: int) -> None:
-        """Rounding makes diffusers append t = -1 for some numbers of steps."""
-        scheduler = self._scheduler
-        scheduler.timesteps = scheduler.timesteps[:num_steps]
-        scheduler.num_inference_steps = num_steps
-        if hasattr(scheduler, "sigmas"):
-            sigmas = scheduler.sigmas
-            scheduler.sigmas = torch.cat([sigmas[:num_steps], sigmas[-1:]])
+        self._scheduler.set_timesteps(timesteps=times.tolist(), device=device)
+        self.times: Tensor = self._scheduler.timesteps  # [steps]
+        self.stochastic = is_stochastic(solver)
 
     def step(
-        self, x0_hat: Tensor, t: Tensor, xt: Tensor, generator: torch.Generator | None
+        self, x0_hat: Tensor, t: Tensor, xt: Tensor, noise: Tensor | None
     ) -> Tensor:
-        """The values at the next, lower noise level."""
-        random = {"generator": generator} if self._draws else {}
-        return self._scheduler.step(x0_hat, t, xt, return_dict=False, **random)[0]
+        """The values at the next, lower noise level; a stochastic solver adds noise."""
+        return self._scheduler.step(
+            x0_hat, t, xt, variance_noise=noise, return_dict=False
+        )[0]
+
+
+def step_times(beta: Tensor, steps: int, spacing: Spacing) -> Tensor:
+    """The steps t of the schedule that a sampler visits: T - 1 first, then falling.
+
+    "time" spaces them evenly and stops short of t = 0. "karras" goes down to it, evenly
+    in sigma^(1/7) with sigma^2 = (1 - alpha_bar) / alpha_bar (Karras et al., 2022).
+
+    Args:
+        beta: beta_1..beta_T of the schedule, [T].
+        steps: How many.
+        spacing: How to space them.
+    """
+    last = len(beta) - 1
+    index = torch.arange(steps)
+    if spacing == "time" or steps == 1:
+        return last - (index * len(beta)).div(steps, rounding_mode="floor")
+    alpha_bar = alpha_bars(beta.double())
+    root = ((1 - alpha_bar) / alpha_bar) ** (0.5 / _RHO)  # [T], rising
+    levels = torch.linspace(root[-1], root[0], steps, dtype=root.dtype)
+    times = torch.searchsorted(root, levels.clamp(root[0], root[-1]))
+    # Each step has a time of its own, and enough are left for the steps that follow.
+    times = (times + index).cummin(0).values - index
+    return times.maximum(steps - 1 - index)

@@ -82,7 +82,7 @@ def forecast(
             has one thread.
     """
 
-    def draw(batch_size: int) -> Callable[[int], Batch]:
+    def draw(batch_size: int | None) -> Callable[[int], Batch]:
         return ProblemBatches(
             source,
             observe=model.observe,

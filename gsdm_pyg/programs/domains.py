@@ -12,7 +12,7 @@ from torch.distributions import Distribution, constraints
 
 from gsdm_pyg.programs.errors import error
 from gsdm_pyg.programs.sites import Site
-from gsdm_pyg.variables import Categorical, Continuous, Domain
+from gsdm_pyg.variables import Categorical, Continuous, Domain, Integer
 
 MOST_CLASSES = 256
 IsRandom = Callable[[Tensor], bool]
@@ -60,26 +60,23 @@ def domain_of_value(site: Site, value: Tensor) -> Domain:
     if value.is_floating_point():
         return Continuous()
     raise error(
-        f"Variable {str(site)!r} holds integers: pass domain=Categorical(number of "
-        f"classes), or make it real by .float() (got {value.dtype})."
+        f"Variable {str(site)!r} holds integers: pass domain=Integer(low, high) if "
+        "they have an order, such as counts, or domain=Categorical(number of classes) "
+        f"(got {value.dtype})."
     )
 
 
 def _integers(
     site: Site, distribution: Distribution, support: Any, is_random: IsRandom
 ) -> Domain:
-    # Multinomial counts up to its number of trials; Categorical has its own classes.
-    high = getattr(support, "upper_bound", getattr(distribution, "total_count", None))
-    if high is None:
-        raise _no_domain(site, distribution, "it has no largest value")
-    if isinstance(high, Tensor) and is_random(high):
-        raise _no_domain(site, distribution, "its largest value is random")
-    low = torch.as_tensor(getattr(support, "lower_bound", 0)).min().item()
-    classes = int(torch.as_tensor(high).max().item()) + 1
-    if low < 0 or not 2 <= classes <= MOST_CLASSES:
-        reason = f"its values are {int(low)}..{classes - 1}"
-        raise _no_domain(site, distribution, reason)
-    return Categorical(classes)
+    """Classes, or a range of integers where there is no end or it is far away."""
+    low = _bound(support, "lower_bound", 0.0, min, is_random)
+    high = _bound(support, "upper_bound", math.inf, max, is_random)
+    if not low < high:
+        raise _no_domain(site, distribution, f"its values are {low:.0f}..{high:.0f}")
+    if low < 0 or high >= MOST_CLASSES:
+        return Integer(low, high)
+    return Categorical(int(high) + 1)
 
 
 def _bound(

@@ -31,13 +31,17 @@ Entries = dict[str, dict[tuple[int, ...], Tensor]]
 
 
 class Drawer(Handler):
-    """Draws every variable, and remembers it."""
+    """Draws every variable that is not given, and remembers it."""
 
     def __init__(
-        self, vectorized: bool, subexpressions: Mapping[int, str] | None = None
+        self,
+        vectorized: bool,
+        subexpressions: Mapping[int, str] | None = None,
+        given: Mapping[str, Tensor] | None = None,
     ) -> None:
         self.vectorized = vectorized
         self.subexpressions = subexpressions or {}
+        self.given = given or {}
         self.entries: Entries = {}
         self.accepted: Tensor | None = None  # whether all conditions hold so far
 
@@ -47,6 +51,10 @@ class Drawer(Handler):
         return self.compute(site, distribution.sample(shape))
 
     def compute(self, site: Site, value: Tensor) -> Tensor:
+        if site.variable in self.given:
+            given = self.given[site.variable]
+            given = given if site.entry is None else given[site.entry]
+            value = given.to(value.dtype)  # Bernoulli draws classes as real numbers
         # Copies: the program may change its tensors afterwards, each by itself.
         self.entries.setdefault(site.variable, {})[site.entry or ()] = value.clone()
         return value.clone()
@@ -97,6 +105,7 @@ def draw(
     num: int,
     vectorized: bool,
     subexpressions: Mapping[int, str] | None = None,
+    given: Values | None = None,
 ) -> Drawn:
     """`num` instances, and which of them satisfy all conditions, if there are any.
 
@@ -105,11 +114,12 @@ def draw(
         num: How many instances.
         vectorized: Whether to run the program once for all of them.
         subexpressions: Variables that the program does not name, see `trace`.
+        given: Variables to take as they are, [num, *shape]; the others follow them.
     """
     drawers: list[Drawer] = []
 
-    def run(_: Tensor) -> list[Tensor]:
-        drawer = Drawer(vectorized, subexpressions)
+    def run(_: Tensor, given: Values) -> list[Tensor]:
+        drawer = Drawer(vectorized, subexpressions, given)
         modes: Any = Subexpressions(drawer.name_result)
         with handled_by(drawer), modes if subexpressions else nullcontext():
             program()
@@ -117,13 +127,16 @@ def draw(
         flags = [] if drawer.accepted is None else [drawer.accepted]
         return [x for parts in drawer.entries.values() for x in parts.values()] + flags
 
-    numbers = torch.empty(num, 0)
+    numbers, given = torch.empty(num, 0), given or {}
     with torch.no_grad(), without_validation():
         if vectorized:
             with vectorizing():
-                drawn = torch.func.vmap(run, randomness="different")(numbers)
+                drawn = torch.func.vmap(run, randomness="different")(numbers, given)
         else:
-            runs = [run(number) for number in numbers]
+            runs = [
+                run(number, {name: value[i] for name, value in given.items()})
+                for i, number in enumerate(numbers)
+            ]
             drawn = [torch.stack(parts) for parts in zip(*runs, strict=True)]
     values, rest = {}, iter(drawn)
     for name, parts in drawers[0].entries.items():

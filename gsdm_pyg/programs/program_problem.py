@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial, wraps
 from types import new_class
@@ -15,6 +15,7 @@ from torch import Tensor
 
 from gsdm_pyg.checks import check_choice
 from gsdm_pyg.choices import ProgramIntermediates
+from gsdm_pyg.encoding import Arrays
 from gsdm_pyg.graphical_model import GraphicalModel
 from gsdm_pyg.problem import Problem, graph_of
 from gsdm_pyg.programs.draw import Drawn, can_vectorize, draw, draw_accepted
@@ -25,11 +26,13 @@ from gsdm_pyg.programs.positions import (
     positions_by_program,
     typical_sizes,
 )
+from gsdm_pyg.programs.predict import draw_given
 from gsdm_pyg.programs.random_state import seeded
 from gsdm_pyg.programs.recording import RecordedDraws
 from gsdm_pyg.programs.trace import Traced, trace, warn_of_unused
 from gsdm_pyg.seeding import keyed_generator
 from gsdm_pyg.sizes import Size
+from gsdm_pyg.variables import Continuous, Role, Variable
 
 Positions = Mapping[str, Sequence[int]]
 MOST_NODES = 20_000  # of graphs whose positions are checked at their own size
@@ -71,13 +74,55 @@ class ProgramProblem(Problem, register=False):
     def sample_batch(
         self, num: int, generator: torch.Generator | None = None
     ) -> dict[str, Tensor]:
-        variables = graph_of(self).variables
         with seeded(generator):
             drawn = draw_accepted(_draws(self), num)
-        return {
-            name: drawn[name].long() if variable.domain.num_classes else drawn[name]
-            for name, variable in variables.items()
-        }
+        return _by_domain(drawn, graph_of(self).variables.values())
+
+    def predict(
+        self, latents: Arrays, generator: torch.Generator | None = None
+    ) -> dict[str, Tensor]:
+        """Run the program with the latent variables given.
+
+        Intermediate variables are computed from them. Draws without a name are new.
+        """
+        variables = graph_of(self).variables.values()
+        fixed = [v for v in variables if v.role is Role.LATENT]
+        given = _check_latents(str(self), fixed, latents)
+        with seeded(generator):
+            drawn = draw_given(self.program, given, _can_vectorize(self))
+        return _by_domain(drawn, [v for v in variables if v.role is Role.OBSERVED])
+
+
+def _check_latents(
+    problem: str, variables: Sequence[Variable], latents: Arrays
+) -> dict[str, Tensor]:
+    """An array [S, *shape] of each latent variable, the same S for all."""
+    names = ", ".join(v.name for v in variables) or "none"
+    if not variables or not {v.name for v in variables} <= set(latents):
+        raise ValueError(
+            f"predict() of {problem} takes samples of its latent variables, {names} "
+            f"(got {', '.join(map(str, latents)) or 'none'})."
+        )
+    given = {v.name: torch.as_tensor(latents[v.name]) for v in variables}
+    first = next(iter(given.values()))
+    num = len(first) if first.dim() else 0
+    for v in variables:
+        if given[v.name].shape != (num, *v.shape):
+            raise ValueError(
+                f"latents[{v.name!r}] must have the shape (S, *{v.shape}), S samples "
+                f"of each variable (got {tuple(given[v.name].shape)})."
+            )
+    return given
+
+
+def _by_domain(drawn: Arrays, variables: Iterable[Variable]) -> dict[str, Tensor]:
+    """What was drawn of some variables, classes and counts as integers."""
+    return {
+        v.name: drawn[v.name]
+        if isinstance(v.domain, Continuous)
+        else drawn[v.name].long()
+        for v in variables
+    }
 
 
 def found_positions(problem: Problem) -> Positions:
@@ -163,12 +208,17 @@ def _positions_by_program(problem: ProgramProblem) -> Positions:
 
 
 @lru_cache(maxsize=1024)
+def _can_vectorize(problem: ProgramProblem) -> bool:
+    return can_vectorize(problem.program, str(problem))
+
+
+@lru_cache(maxsize=1024)
 def _draws(problem: ProgramProblem) -> Callable[[int], Drawn]:
     """Draws instances of a problem, many at once if that is possible."""
     unnamed = {}
     if problem.intermediates == "all":
         unnamed = _traced(problem).subexpressions
-    vectorized = can_vectorize(problem.program, str(problem))
+    vectorized = _can_vectorize(problem)
 
     def draws(num: int) -> Drawn:
         return draw(problem.program, num, vectorized and num > 1, unnamed)

@@ -24,7 +24,7 @@ from gsdm_pyg.programs.rows import Ints, Rows, identity
 from gsdm_pyg.programs.sites import Handler, Site, handled_by
 from gsdm_pyg.programs.subexpressions import Subexpressions
 from gsdm_pyg.seeding import keyed_generator
-from gsdm_pyg.variables import Categorical, Continuous, Domain, Role
+from gsdm_pyg.variables import Categorical, Domain, Role
 
 logger = logging.getLogger("gsdm_pyg")
 
@@ -145,10 +145,10 @@ class Tracer(Handler):
         if isinstance(domain, Categorical) and isinstance(known.domain, Categorical):
             classes = max(domain.num_classes, known.domain.num_classes)
             domain = known.domain = Categorical(classes)
-        elif isinstance(domain, Continuous) and isinstance(known.domain, Continuous):
+        elif not isinstance(domain, Categorical) and type(domain) is type(known.domain):
             low = min(domain.low, known.domain.low)
             high = max(domain.high, known.domain.high)
-            domain = known.domain = Continuous(low, high)
+            domain = known.domain = type(domain)(low, high)
         found = (site.role, type(domain), shape)
         if found != (known.role, type(known.domain), known.entry_shape):
             raise error(

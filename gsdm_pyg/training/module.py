@@ -17,11 +17,11 @@ from torch.utils.data import DataLoader
 from torch_geometric.data import Batch
 
 from gsdm_pyg.data import ProblemBatches
-from gsdm_pyg.diffusion import GraphDiffusion
+from gsdm_pyg.diffusion import GraphDiffusion, default_sampler
 from gsdm_pyg.evaluation import evaluate, label
 from gsdm_pyg.problem import Problem, ProblemFamily
 from gsdm_pyg.seeding import keyed_generator
-from gsdm_pyg.settings import TrainingSettings
+from gsdm_pyg.settings import SamplerSettings, TrainingSettings
 from gsdm_pyg.training.interruption import StopOnSignal, ignore_interrupts
 from gsdm_pyg.training.optimizer import build_optimizer
 
@@ -39,6 +39,8 @@ class Training(L.LightningModule):
         diffusion: The model to train.
         source: Where instances come from.
         settings: Batching, optimizer, hardware and evaluation.
+        sampler: How to draw where the settings do not say; by default what suits the
+            problem.
     """
 
     def __init__(
@@ -46,12 +48,16 @@ class Training(L.LightningModule):
         diffusion: GraphDiffusion,
         source: Problem | ProblemFamily,
         settings: TrainingSettings = TrainingSettings(),
+        sampler: SamplerSettings | None = None,
     ) -> None:
         super().__init__()
         self.diffusion = diffusion
         self.settings = settings
         num_timesteps = diffusion.settings.num_timesteps
-        self.sampler = settings.evaluation.sampler.within(num_timesteps)
+        chosen = settings.evaluation.sampler.model_dump(exclude_unset=True)
+        if sampler is None:
+            sampler = default_sampler(diffusion.spec.variables, num_timesteps)
+        self.sampler = sampler.updated(chosen).within(num_timesteps)
         self.problems = evaluation_problems(source, settings)
         for problem in self.problems:
             diffusion.spec.graph(problem, diffusion.settings.graph)  # raises if unfit

@@ -11,6 +11,7 @@ from torch_geometric.data import Batch
 from gsdm_pyg import GraphOptions, ProblemBatches, to_data
 from gsdm_pyg.data import encode, structure
 from gsdm_pyg.data.batches import to_batch
+from gsdm_pyg.settings import DataSettings
 from problems import BCMF
 from tests.helpers import CopyTask, CountTask, seeded
 
@@ -269,3 +270,16 @@ def test_the_budget_does_not_favor_small_problems():
 def test_a_misspelt_argument_is_refused_with_a_suggestion():
     with pytest.raises(ValueError, match="'batchsize'; did you mean 'batch_size'"):
         ProblemBatches(FAMILY, batchsize=4)
+
+
+@pytest.mark.parametrize(
+    ("largest", "expected"), [(1, 256), (17, 128), (128, 32), (300, 16), (9999, 16)]
+)
+def test_small_graphs_come_in_larger_batches_unless_told_otherwise(largest, expected):
+    assert DataSettings().num_graphs(largest) == expected
+    assert DataSettings(batch_size=3).num_graphs(largest) == 3
+
+
+def test_the_default_batch_follows_from_the_largest_size():
+    assert ProblemBatches(BCMF(m=1, n=1, k=1)).batch(0).num_graphs == 256
+    assert ProblemBatches(BCMF.family(m=(1, 9), n=9, k=9)).batch(0).num_graphs == 16

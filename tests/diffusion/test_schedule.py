@@ -51,6 +51,14 @@ def test_the_cosine_schedule_follows_the_squared_cosine_down_to_1e_4():
     assert alpha_bar[-1].item() == pytest.approx(1e-4, rel=1e-3)
 
 
+def test_the_shifted_schedule_is_a_cosine_at_lower_noise():
+    alpha_bar = alpha_bars(betas("shifted"))
+    sigma = ((1 - alpha_bar) / alpha_bar).sqrt()
+    assert_close(sigma[[0, -1]], torch.tensor([0.002, 50.0], dtype=torch.float64))
+    angle = (5 * sigma).atan()
+    assert_close(angle.diff(), (angle[1] - angle[0]).expand(999), rtol=1e-6, atol=0)
+
+
 def test_every_step_of_a_schedule_differs_in_float32():
     for schedule in get_args(Schedule):
         assert (alpha_bars(betas(schedule)).float().diff() < 0).all()

@@ -7,13 +7,13 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from gsdm_pyg.choices import Solver
+from gsdm_pyg.choices import Solver, Spacing
 from gsdm_pyg.diffusion.diffusion import reverse
 from gsdm_pyg.diffusion.schedule import alpha_bars, betas
 from gsdm_pyg.settings import SamplerSettings
 from tests.helpers import seeded
 
-SOLVERS = get_args(Solver)
+SOLVERS, SPACINGS = get_args(Solver), get_args(Spacing)
 STOCHASTIC = ("ddpm", "dpm++_sde")
 BETA = betas("cosine")
 ALPHA_BAR = alpha_bars(BETA)
@@ -32,9 +32,18 @@ def latent(num_nodes, num_columns=1):
     return torch.zeros(num_nodes, num_columns), torch.zeros(num_nodes, 1).bool()
 
 
-def draw(denoise, x, fixed, steps, solver, restarts=0, beta=BETA, seed=0):
-    sampler = SamplerSettings(steps=steps, solver=solver, restarts=restarts)
-    return reverse(denoise, x, fixed, beta, sampler, seeded(seed))
+def draw(
+    denoise, x, fixed, steps, solver, restarts=0, beta=BETA, seed=0, spacing="time"
+):
+    sampler = SamplerSettings(
+        steps=steps, solver=solver, restarts=restarts, spacing=spacing
+    )
+    generator = seeded(seed)
+
+    def noise():
+        return torch.randn(x.shape, generator=generator)
+
+    return reverse(denoise, x, fixed, beta, sampler, noise)
 
 
 # 150 and 201 do not divide the thousand steps of the schedule
@@ -122,16 +131,20 @@ def test_a_generator_decides_the_sample(solver, untouched_random_state):
 
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_only_stochastic_solvers_draw_noise_on_the_way(solver):
-    generator, start_only = seeded(0), seeded(0)
+    draws = []
+
+    def noise():
+        draws.append(torch.randn(5, 1))
+        return draws[-1]
+
     sampler = SamplerSettings(steps=4, solver=solver)
-    reverse(denoise_gaussian, *latent(5), BETA, sampler, generator)
-    torch.randn(5, 1, generator=start_only)
-    same = torch.equal(generator.get_state(), start_only.get_state())
-    assert same == (solver not in STOCHASTIC)
+    reverse(denoise_gaussian, *latent(5), BETA, sampler, noise)
+    assert len(draws) == (5 if solver in STOCHASTIC else 1)
 
 
+@pytest.mark.parametrize("spacing", SPACINGS)
 @pytest.mark.parametrize("solver", SOLVERS)
-def test_steps_counts_evaluations_from_the_last_noise_level_down(solver):
+def test_steps_counts_evaluations_from_the_last_noise_level_down(solver, spacing):
     beta = betas("cosine", 100)
     times = []
 
@@ -141,7 +154,7 @@ def test_steps_counts_evaluations_from_the_last_noise_level_down(solver):
 
     for steps in (1, 2, 7, 29, 31, 58, 97, 99, 100):
         times.clear()
-        drawn = draw(denoise, *latent(2), steps, solver, beta=beta)
+        drawn = draw(denoise, *latent(2), steps, solver, beta=beta, spacing=spacing)
         assert len(times) == steps
         assert times[0] == 99 and times[-1] >= 0
         assert times == sorted(set(times), reverse=True)

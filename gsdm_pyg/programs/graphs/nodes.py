@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gsdm_pyg.checks import whole_number
-from gsdm_pyg.variables import Categorical, Continuous, Domain, Role
+from gsdm_pyg.variables import Categorical, Continuous, Domain, Integer, Role
 
 
 class Entry(NamedTuple):
@@ -85,7 +85,7 @@ def _role(attributes: Mapping[str, Any]) -> Role:
 def _domain(attributes: Mapping[str, Any]) -> Domain:
     bounds = {key: attributes[key] for key in ("low", "high") if key in attributes}
     if not (classes := attributes.get("classes")):
-        return Continuous(**bounds)
+        return (Integer if attributes.get("integer") else Continuous)(**bounds)
     if bounds:
         raise ValueError(f"A node has classes or bounds (got both, {classes} classes).")
     return Categorical(classes)

@@ -38,7 +38,8 @@ def from_networkx(
     Further attributes of nodes:
 
     - `role`, "latent" by default, or `observed`, True or False.
-    - `classes`, a number of classes; else `low` and `high`, bounds of a real number.
+    - `classes`, a number of classes; else `low` and `high`, bounds of a real number, or
+      of an integer with integer=True.
     - `coordinates`, integers that distinguish the entries of an array, see `positions`
       of `GraphicalModel.add_variable`; by default the position.
 
