@@ -31,12 +31,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _run(arguments: Sequence[str] | None) -> None:
     from lightning.fabric.utilities.exceptions import MisconfigurationException
 
-    from gsdm_pyg.cli import compile, doctor, evaluate, sample, train
+    from gsdm_pyg.cli import calibrate, compile, doctor, evaluate, report, sample, train
     from gsdm_pyg.training import TrainingDiverged
 
     parser = argparse.ArgumentParser(prog="gsdm", description=__doc__)
     commands = parser.add_subparsers(required=True)
-    for command in (train, evaluate, sample, doctor, compile):
+    for command in (train, evaluate, sample, calibrate, report, doctor, compile):
         command.add_parser(commands)
     # argparse wants all positional arguments together; here options may come between.
     options, rest = parser.parse_known_args(arguments)
