@@ -18,6 +18,7 @@ import torch
 from pyro.infer import MCMC, NUTS
 from pyro.infer.reparam import LocScaleReparam
 
+from examples.measures import comparison, join, moment_errors
 from gsdm_pyg import GSDM
 from gsdm_pyg.programs.pyro import from_pyro
 
@@ -35,11 +36,9 @@ def eight_schools(sigma, y=None):
 
 def by_gsdm(minutes: int, num_samples: int) -> dict[str, torch.Tensor]:
     problem = from_pyro(eight_schools, SIGMA, observed=["y"])
-    model = GSDM.from_problem(problem, layers=5, heads=4, continuous_loss="v")
+    model = GSDM.from_problem(problem, layers=5, heads=4)
     model.fit(max_time=f"00:00:{minutes:02}:00", batch_size=128)
-    return model.sample(
-        problem, given={"y": Y}, num_samples=num_samples, solver="dpm++", steps=25
-    )
+    return model.sample(problem, given={"y": Y}, num_samples=num_samples)
 
 
 def by_nuts(num_samples: int) -> dict[str, torch.Tensor]:
@@ -51,6 +50,20 @@ def by_nuts(num_samples: int) -> dict[str, torch.Tensor]:
     mu, tau = samples["mu"], samples["tau"]
     theta = mu[:, None] + tau[:, None] * samples["theta_decentered"]
     return {"mu": mu, "tau": tau, "theta": theta}
+
+
+def error(
+    samples: dict[str, torch.Tensor], reference: dict[str, torch.Tensor]
+) -> dict[str, float]:
+    """Errors of mean and spread of all ten quantities, in standard deviations.
+
+    Args:
+        samples: mu and tau [S], theta [S, 8].
+        reference: Likewise, of the posterior that counts as right.
+    """
+    names = ("mu", "tau", "theta")
+    found, exact = (join({n: s[n] for n in names}, 1) for s in (samples, reference))
+    return moment_errors(found, exact.mean(0), exact.std(0))
 
 
 def main() -> None:
@@ -73,6 +86,8 @@ def main() -> None:
                 f"{x[:, number].mean():7.2f}{x[:, number].std():7.2f}" for x in columns
             ]
             print(f"{label:8}{moments[0]}  {moments[1]}")
+    print("Errors in standard deviations, beside those of a second run of NUTS:")
+    print(comparison(error(gsdm, nuts), error(by_nuts(options.samples), nuts)))
 
 
 if __name__ == "__main__":

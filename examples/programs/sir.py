@@ -14,7 +14,7 @@ import torch
 from torch.distributions import Binomial, LogNormal
 
 from examples.programs.leapfrog import leapfrog
-from gsdm_pyg import Continuous, observe, program, sample
+from gsdm_pyg import observe, program, sample
 
 PRIOR = LogNormal(torch.tensor([0.4, 0.125]).log(), torch.tensor([0.5, 0.2]))
 
@@ -35,4 +35,4 @@ def sir():
         )
         infected.append(log_i)
     share = torch.stack(infected).exp().clamp(0, 1)
-    observe("x", Binomial(1000, share), domain=Continuous(0, 1000))
+    observe("x", Binomial(1000, share))
