@@ -58,7 +58,7 @@ def sample_posterior(
                 chunk = instances[first : first + size]
                 batch = to_batch([chunk], options).to(device)
                 own = [generator(first + i) for i in range(len(chunk))]
-                x = diffusion.sample(batch, sampler, own, bar.update)
+                x = diffusion.sample(batch, sampler, own, lambda _: bar.update())
                 drawn.append(x.cpu())
         except KeyboardInterrupt:
             if not drawn:

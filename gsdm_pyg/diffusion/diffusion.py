@@ -144,7 +144,7 @@ class GraphDiffusion(nn.Module):
         batch: Batch,
         sampler: SamplerSettings,
         generator: torch.Generator | Sequence[torch.Generator] | None = None,
-        after_evaluation: Callable[[], object] | None = None,
+        after_evaluation: Callable[[Tensor], object] | None = None,
     ) -> Tensor:
         """Values [N, W]: observed nodes as given, the others sampled.
 
@@ -155,7 +155,8 @@ class GraphDiffusion(nn.Module):
             sampler: How to draw.
             generator: Source of randomness, or one per graph: then the sample of a
                 graph does not depend on which others are in the batch.
-            after_evaluation: Called after each evaluation of the network.
+            after_evaluation: Called after each evaluation of the network with its
+                estimate of the values [N, W], probabilities where discrete.
         """
         nodes = self.nodes(batch)
         x0_hat: Tensor | None = None
@@ -165,7 +166,8 @@ class GraphDiffusion(nn.Module):
             xt = xt * nodes.scaling.columns
             x0_hat = self.denoise(xt, t, batch, nodes, x0_hat)
             if after_evaluation is not None:
-                after_evaluation()
+                estimate = nodes.scaling.restore(x0_hat)
+                after_evaluation(batch.x.where(nodes.fixed, estimate))
             return x0_hat
 
         training = self.training
