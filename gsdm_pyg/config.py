@@ -39,10 +39,10 @@ class ProblemConfig(Settings):
     name: str
     """Name of the problem class, or path/to/file.py:ClassName."""
 
-    def source(self, sizes: dict[str, Any] | None = None) -> ProblemFamily:
-        """The family that the config describes, or the same problem at other sizes."""
+    def source(self) -> ProblemFamily:
+        """The family that the config describes."""
         problem: type[Problem] = resolve_problem(self.name)
-        return problem.family(**(self.model_extra or {} if sizes is None else sizes))
+        return problem.family(**(self.model_extra or {}))
 
 
 class Config(TrainingSettings):
@@ -89,7 +89,7 @@ def parse_config(values: dict[str, Any]) -> Config:
         raise SettingsError(f"problem: {error}") from error
     try:
         for sizes in config.evaluation.problems:
-            config.problem.source(sizes)
+            config.problem.source().at(sizes)
     except (ValueError, TypeError) as error:
         raise SettingsError(f"evaluation.problems: {error}") from error
     try:

@@ -256,6 +256,11 @@ class Problem(metaclass=_ProblemType):
         """`num` draws: the distinct problems, and which one each draw is, [num]."""
         return [self], torch.zeros(num, dtype=torch.long)
 
+    def at(self, sizes: Mapping[str, Any]) -> Problem:
+        """This problem at other sizes, its other fields as they are unless named."""
+        values = {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]
+        return ProblemFamily(type(self), values).at(sizes)
+
     def smallest(self) -> Self:
         return self
 
@@ -326,6 +331,11 @@ class ProblemFamily:
             for row in zip(*sizes.values(), strict=True)
         ]
         return problems, which
+
+    def at(self, sizes: Mapping[str, Any]) -> Problem:
+        """The problem at these sizes, fields other than sizes as in the family."""
+        others = {n: v for n, v in self.ranges.items() if self._kind(n) is None}
+        return self.problem.family(**{**others, **sizes}).largest()
 
     def smallest(self) -> Problem:
         """The problem with every size at its lower end."""

@@ -277,7 +277,8 @@ class EvaluationSettings(SamplerSettings):
     """Training steps between two evaluations; by default only the trained model is
     evaluated."""
     problems: list[dict[str, Any]] = Field(default_factory=list)
-    """The sizes to evaluate at, each with a number per size."""
+    """The sizes to evaluate at, each with a number per size; fields of the problem that
+    are no sizes are those of training unless they are named."""
     num_instances: PositiveInt = 16
     """Instances of each problem during training."""
     final_instances: PositiveInt = 64

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +57,7 @@ class Training(L.LightningModule):
         if sampler is None:
             sampler = default_sampler(diffusion.spec.variables, num_timesteps)
         self.sampler = sampler.updated(chosen).within(num_timesteps)
-        self.problems = evaluation_problems(source, settings)
+        self.problems = [source.at(s) for s in settings.evaluation.problems]
         for problem in self.problems:
             diffusion.spec.graph(problem, diffusion.settings.graph)  # raises if unfit
         self.batches = ProblemBatches(
@@ -180,11 +179,3 @@ class Training(L.LightningModule):
             tag = f"step{self.trainer.global_step}"
             result.save_pictures(settings.pictures, self.picture_dir, tag)
         self._last_time = None
-
-
-def evaluation_problems(
-    source: Problem | ProblemFamily, settings: TrainingSettings
-) -> Sequence[Problem]:
-    """The problems that a run evaluates on, of the class that it trains on."""
-    problem = source.problem if isinstance(source, ProblemFamily) else type(source)
-    return [problem.family(**s).largest() for s in settings.evaluation.problems]
