@@ -10,6 +10,7 @@ from torch.nn.functional import one_hot
 from gsdm_pyg import Categorical, GraphicalModel, Problem, Role, Size, check_choice
 
 Ordering = Literal["chain", "full", "none"]
+Position = Literal["rank", "share"]
 
 
 class Sorting(Problem):
@@ -19,20 +20,28 @@ class Sorting(Problem):
         n: How many numbers.
         ordering: The constraint on s. "chain" links neighbours, "full" puts all of s
             under one factor, "none" leaves the entries of s unlinked.
+        position: How embeddings distinguish the entries of s. "rank" counts them from
+            0, as in the paper. "share" is the share of entries that are smaller, in
+            thousandths: its range is the same for all n, so that a model can sort more
+            numbers than it was trained on.
     """
 
     n: Size
     ordering: Ordering = "chain"
+    position: Position = "rank"
 
     best_values: ClassVar = {"rmse": 0.0, "exact": 1.0}
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_choice("Sorting.ordering", self.ordering, Ordering)
+        check_choice("Sorting.position", self.position, Position)
 
     def graphical_model(self) -> GraphicalModel:
         n, graph = self.n, GraphicalModel()
         rank = torch.arange(n)  # the order of u does not matter, that of s does
+        if self.position == "share":
+            rank = (1000 * rank + 500) // n
         row = (rank[:, None],)
         u = graph.add_variable("u", (n,), role=Role.OBSERVED)
         P = graph.add_variable("P", (n, n), Categorical(2), positions=row)
