@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 from collections.abc import Mapping
 from pathlib import Path
@@ -42,8 +43,10 @@ from gsdm_pyg.seeding import as_seed, keyed_generator
 from gsdm_pyg.settings import (
     ModelSettings,
     SamplerSettings,
+    SearchSettings,
     TrainingSettings,
 )
+from gsdm_pyg.solving import OnEstimate, Solution, solve
 from gsdm_pyg.transforms import Scale
 from gsdm_pyg.unseen import unseen
 
@@ -192,27 +195,17 @@ class GSDM(nn.Module):
                 `SamplerSettings`. Those left out are the model's own.
         """
         _check_count("num_samples", num_samples)
-        seed = as_seed(generator)
+        seed, options = as_seed(generator), self.settings.graph
         also = ("given", "num_samples", "generator", "max_nodes")
         chosen = self._sampler(sampler, also)
-        graph, options = self.check_problem(problem), self.settings.graph
-        check_positions(problem)
-        values, known = check_given(graph, {} if given is None else given, options)
-        problem.check_given(values, known)
-        warnings = unseen(self.spec, self.settings, problem, values, known)
-        for kind, message in warnings.items():
-            if kind not in self._warned or kind.startswith("value"):
-                self._warned.add(kind)
-                logger.warning(message)
-        name, variable = next(iter(graph.variables.items()))
-        several = known[name].dim() > len(variable.shape)  # instances, [B, *shape]
+        values, known, several = self._check_given(problem, given)
 
         def repeat(arrays: dict[str, Tensor]) -> dict[str, Tensor]:
             """Each instance `num_samples` times, [B * num_samples, *shape]."""
-            batches = {n: a if several else a[None] for n, a in arrays.items()}
-            return {n: a.repeat_interleave(num_samples, 0) for n, a in batches.items()}
+            return {n: a.repeat_interleave(num_samples, 0) for n, a in arrays.items()}
 
         instances = encode(problem, repeat(values), repeat(known), options)
+        name = next(iter(known))
 
         def by_instance(samples: dict[str, Tensor]) -> dict[str, Tensor]:
             """[B, num_samples, *shape], of the instances that are complete."""
@@ -233,6 +226,62 @@ class GSDM(nn.Module):
                 partial.samples = by_instance(partial.samples)
             raise
         return by_instance(drawn) if several else drawn
+
+    def solve(
+        self,
+        problem: Problem,
+        given: Mapping[str, Any] | None = None,
+        *,
+        num_solutions: int = 1,
+        generator: torch.Generator | int | None = None,
+        max_nodes: int = MAX_NODES,
+        return_path: bool = False,
+        on_estimate: OnEstimate | None = None,
+        **settings: Any,
+    ) -> Solution | list[Solution]:
+        """Find values that satisfy all constraints of the problem, and verify them.
+
+        Tries until `Problem.violations` finds nothing, at most `tries` times and within
+        `max_evaluations`; what is returned as `verified` is. Where `given` holds B
+        instances, arrays [B, *shape], the result is a list of B solutions. Ctrl-C
+        raises `SolvingInterrupted`, whose `solutions` has what was found so far.
+
+        Args:
+            problem: The problem to solve, of any size.
+            given: Arrays by name, whole or with NaN for missing entries. What
+                contradicts the constraints is rejected.
+            num_solutions: How many answers to look for of each instance, each by tries
+                of its own; they may coincide.
+            generator: Source of randomness, or a seed.
+            max_nodes: Draw in batches of at most this many nodes, to bound memory.
+            return_path: Whether to keep the estimates on the way, for pictures.
+            on_estimate: Called after each evaluation of the network with the instances
+                [b] that it was made for, and their estimated values [b, N, W].
+            settings: Such as `tries=8` or `max_evaluations=100`, see `SearchSettings`,
+                and those of the sampler, as for `sample`.
+        """
+        _check_count("num_solutions", num_solutions)
+        seed, names = as_seed(generator), SearchSettings.model_fields
+        also = tuple(inspect.signature(self.solve).parameters)[1:-1]
+        of_search = {n: v for n, v in settings.items() if n in names}
+        of_sampler = {n: v for n, v in settings.items() if n not in names}
+        search = SearchSettings.parse(of_search)
+        sampler = self._sampler(of_sampler, (*also, *names))
+        values, known, several = self._check_given(problem, given)
+        solutions = solve(
+            self.diffusion,
+            problem,
+            values,
+            known,
+            sampler,
+            search,
+            seed,
+            max_nodes,
+            num_solutions,
+            return_path,
+            on_estimate,
+        )
+        return solutions if several else solutions[0]
 
     def evaluate(
         self,
@@ -313,6 +362,32 @@ class GSDM(nn.Module):
         with TemporaryDirectory() as folder:
             self.save_pretrained(folder)
             return model_folder.push(Path(folder), repo_id, private)
+
+    def _check_given(
+        self, problem: Problem, given: Mapping[str, Any] | None
+    ) -> tuple[dict[str, Tensor], dict[str, Tensor], bool]:
+        """Values and known entries of B instances, and whether there were several.
+
+        Rejects what does not fit or contradicts itself, and warns of what training
+        never saw.
+        """
+        graph, options = self.check_problem(problem), self.settings.graph
+        check_positions(problem)
+        values, known = check_given(graph, {} if given is None else given, options)
+        problem.check_given(values, known)
+        warnings = unseen(self.spec, self.settings, problem, values, known)
+        for kind, message in warnings.items():
+            if kind not in self._warned or kind.startswith("value"):
+                self._warned.add(kind)
+                logger.warning(message)
+        name, variable = next(iter(graph.variables.items()))
+        if known[name].dim() > len(variable.shape):  # instances, [B, *shape]
+            return values, known, True
+        return (
+            {name: value[None] for name, value in values.items()},
+            {name: mask[None] for name, mask in known.items()},
+            False,
+        )
 
     def _sampler(
         self, changes: Mapping[str, Any], also: tuple[str, ...]

@@ -10,7 +10,7 @@ from tqdm import tqdm
 
 from gsdm_pyg.data import Instances, structure, to_batch
 from gsdm_pyg.diffusion import GraphDiffusion
-from gsdm_pyg.settings import SamplerSettings
+from gsdm_pyg.settings import GraphOptions, SamplerSettings
 
 MAX_NODES = 200_000  # of one batch, to bound memory
 MAX_EDGES = 20_000_000  # likewise; dense graphs reach it first
@@ -30,12 +30,14 @@ def sample_posterior(
     sampler: SamplerSettings,
     generator: Callable[[int], torch.Generator],
     max_nodes: int = MAX_NODES,
+    after_evaluation: Callable[[slice, Tensor], object] | None = None,
 ) -> dict[str, Tensor]:
     """Draw a sample for each instance: an array [B, *shape] per variable, on the CPU.
 
     Unsupervised intermediates have no values and are left out. In a terminal, a bar
-    counts the evaluations of the network once they have taken three seconds. Ctrl-C
-    raises `SamplingInterrupted` with the samples of the batches that are finished.
+    counts the evaluations of the network once they have taken three seconds, unless the
+    caller does. Ctrl-C raises `SamplingInterrupted` with the samples of the batches
+    that are finished.
 
     Args:
         diffusion: A trained diffusion model.
@@ -44,21 +46,27 @@ def sample_posterior(
         generator: The source of randomness of the i-th instance, so that its sample
             depends neither on the batches nor on how many others are drawn.
         max_nodes: Draw in batches of at most this many nodes, and at least one graph.
+        after_evaluation: Called after each evaluation of the network with the instances
+            of the batch and their estimated values [b, N, W].
     """
     options, device = diffusion.settings.graph, diffusion.alpha_bar.device
     graph = diffusion.spec.graph(instances.problem, options)
-    num_edges = structure(instances.problem, options).edge_index.size(1)
-    size = max(1, min(max_nodes // graph.num_nodes, MAX_EDGES // num_edges))
-    starts = range(0, len(instances), size)
+    chunks = batches_of(instances, options, max_nodes)
     drawn: list[Tensor] = []
     interrupted = False
-    with _progress_bar(len(starts) * sampler.evaluations) as bar:
+    hidden = True if after_evaluation is not None else None
+    with progress_bar(len(chunks) * sampler.evaluations, "sampling", hidden) as bar:
         try:
-            for first in starts:
-                chunk = instances[first : first + size]
-                batch = to_batch([chunk], options).to(device)
-                own = [generator(first + i) for i in range(len(chunk))]
-                x = diffusion.sample(batch, sampler, own, lambda _: bar.update())
+            for chunk in chunks:
+                batch = to_batch([instances[chunk]], options).to(device)
+                own = [generator(i) for i in range(chunk.start, chunk.stop)]
+
+                def follow(x: Tensor, chunk: slice = chunk) -> None:
+                    bar.update()
+                    if after_evaluation is not None:
+                        after_evaluation(chunk, x.view(-1, graph.num_nodes, x.size(-1)))
+
+                x = diffusion.sample(batch, sampler, own, follow)
                 drawn.append(x.cpu())
         except KeyboardInterrupt:
             if not drawn:
@@ -80,16 +88,29 @@ def sample_posterior(
     return samples
 
 
-def _progress_bar(evaluations: int) -> tqdm:
+def batches_of(
+    instances: Instances, options: GraphOptions, max_nodes: int = MAX_NODES
+) -> list[slice]:
+    """Instances in groups that fit into memory, each of at least one.
+
+    Args:
+        instances: What to draw samples of.
+        options: The graph that the model sees.
+        max_nodes: The most nodes of a group.
+    """
+    num_nodes = instances.observed.size(1)
+    num_edges = structure(instances.problem, options).edge_index.size(1)
+    size = max(1, min(max_nodes // num_nodes, MAX_EDGES // num_edges))
+    num = len(instances)
+    return [slice(i, min(i + size, num)) for i in range(0, num, size)]
+
+
+def progress_bar(total: int, name: str, hidden: bool | None = None) -> tqdm:
     """A bar in the terminal of the first process; elsewhere nothing is drawn."""
     distributed = (
         torch.distributed.is_available() and torch.distributed.is_initialized()
     )
-    hidden = distributed and torch.distributed.get_rank() > 0
-    return tqdm(
-        total=evaluations,
-        desc="sampling",
-        delay=3,
-        leave=False,
-        disable=True if hidden else None,  # None: unless stderr is a terminal
-    )
+    if distributed and torch.distributed.get_rank() > 0:
+        hidden = True
+    # None: unless stderr is a terminal
+    return tqdm(total=total, desc=name, delay=3, leave=False, disable=hidden)

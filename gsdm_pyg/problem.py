@@ -69,6 +69,8 @@ class Problem(metaclass=_ProblemType):
     # The best value of a metric, inf if there is no end, and 0 if it is not named here.
     # `gsdm report` chooses by the first.
     best_values: ClassVar[Mapping[str, float]] = {}
+    # A constraint holds if it is violated by no more than this, see `violations`.
+    tolerance: ClassVar[float] = 1e-3
     size_kinds: ClassVar[Mapping[str, Kind]] = {}  # fields that are Size or Sizes
 
     def __init_subclass__(cls, register: bool = True) -> None:
@@ -183,6 +185,54 @@ class Problem(metaclass=_ProblemType):
             values: An array [*lead, *shape] per variable of which something is given.
             known: A boolean array per variable: which entries are given.
         """
+
+    def violations(self, samples: Arrays) -> dict[str, Tensor]:
+        """By how much S samples miss each constraint: 0 where it holds.
+
+        For `GSDM.solve`, which returns as verified only what misses none by more than
+        `tolerance`. Constraints are stated of what is latent or observed; intermediate
+        variables follow from these. Programs have it, a class by hand defines it.
+
+        Args:
+            samples: An array [S, *shape] per variable.
+
+        Returns:
+            An array [S, *any] per constraint, by names that a user understands.
+        """
+        raise TypeError(
+            f"{type(self).__name__} does not say what a solution is: define "
+            "violations(self, samples), which takes arrays [S, *shape] by name and "
+            "returns by how much each constraint is missed, such as "
+            '{"E": (E - A @ R).abs()}, or write the problem as a program (got neither).'
+        )
+
+    def polish(self, samples: Arrays, known: Arrays) -> dict[str, Tensor]:
+        """S samples with some variables computed exactly from the others.
+
+        For `GSDM.solve`. By default samples stay as they are.
+
+        Args:
+            samples: An array [S, *shape] per variable.
+            known: A boolean array [S, *shape] per variable: given entries, which keep
+                their values whatever is returned.
+        """
+        return dict(samples)
+
+    def possible(self, values: Arrays, known: Arrays) -> dict[str, Tensor] | None:
+        """The classes that constraints leave to the entries of S instances.
+
+        For `GSDM.solve`, which takes an entry with a single class as known, and an
+        entry without one as a contradiction. A problem that defines this needs a model
+        that is trained given any of these entries. By default nothing is implied.
+
+        Args:
+            values: An array [S, *shape] per variable.
+            known: A boolean array [S, *shape] per variable: entries that have a value.
+
+        Returns:
+            A boolean array [S, *shape, K] per discrete variable, or None.
+        """
+        return None
 
     def summary(self, scores: Sequence[Mapping[str, float]]) -> dict[str, float]:
         """Metrics of many instances as one of each: their means.

@@ -31,6 +31,7 @@ from gsdm_pyg.choices import (
     Observe,
     Scales,
     Schedule,
+    SolveMethod,
     Solver,
     Spacing,
 )
@@ -177,6 +178,20 @@ class SamplerSettings(Settings):
             f"steps must be between 1 and num_timesteps, {num_timesteps} "
             f"(got {self.steps})."
         )
+
+
+class SearchSettings(Settings):
+    """How `GSDM.solve` looks for a solution, and what it may cost."""
+
+    method: SolveMethod = "auto"
+    """What a try is. "sample" draws a sample, of 10 steps at first and of more after
+    some tries, up to the steps of the sampler. "commit" gives classes to one entry
+    after the other, the most confident first, and takes over what the constraints
+    imply; it needs `Problem.possible`. "auto" commits where it can."""
+    tries: PositiveInt = 32
+    """The most tries of each answer."""
+    max_evaluations: PositiveInt | None = None
+    """The most evaluations of the network for each answer."""
 
 
 class DataSettings(Settings):

@@ -1,6 +1,6 @@
 """Binary-continuous matrix factorisation (section 4 of the paper)."""
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from matplotlib.figure import Figure
@@ -16,6 +16,7 @@ from gsdm_pyg import (
     check_choice,
     matrix_figure,
 )
+from problems.least_squares import alternate
 
 Given = Literal["E", "nothing"]
 
@@ -37,6 +38,7 @@ class BCMF(Problem):
     k: Size
     given: Given = "E"
 
+    tolerance: ClassVar[float] = 0.01
     ordered = False  # whether the order of the k terms of the sum matters
 
     def __post_init__(self) -> None:
@@ -67,6 +69,23 @@ class BCMF(Problem):
         """RMSE between the sampled A R and E: the given one, or the sampled one."""
         error = self._target(sample, truth) - sample["A"] @ sample["R"].float()
         return {"rmse": error.square().mean().sqrt().item()}
+
+    def violations(self, samples):
+        """The distance between each entry of E and of A R."""
+        product = samples["A"] @ samples["R"].float()
+        return {"E = A R": (samples["E"] - product).abs()}
+
+    def polish(self, samples, known):
+        """The best A given R and R given A, in turns; where nothing of them is given.
+
+        Without E the sampled one is fitted.
+        """
+        E, A, R = (samples[name] for name in ("E", "A", "R"))
+        fixed = (known["A"].flatten(1) | known["R"].flatten(1).any(1, True)).any(1)
+        A, R = alternate(E, A, R, fixed)
+        exact = multiply(A, R)
+        exact["E"] = E if self.given == "E" else exact["E"]
+        return exact
 
     def plot(self, sample, truth) -> Figure:
         """A, R and A R beside E, as in the paper's figure."""

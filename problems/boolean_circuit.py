@@ -79,12 +79,18 @@ class BooleanCircuit(Problem):
         return graph
 
     def sample_batch(self, num, generator=None):
-        layers = [torch.randint(2, (num, 2**self.n), generator=generator)]
-        for is_and in self.gates:
-            below = layers[-1]  # [num, 2 * gates of this layer]
-            layers.append((below[:, ::2] + below[:, 1::2] > is_and).long())
+        x = torch.randint(2, (num, 2**self.n), generator=generator)
+        layers = self._layers(x)
         inner = {"h": torch.cat(layers[1:-1], dim=1)} if self.n > 1 else {}
         return {"x": layers[0], **inner, "y": layers[-1][:, 0]}
+
+    def _layers(self, x: Tensor) -> list[Tensor]:
+        """The values of each layer given the inputs [S, 2^n], from these up."""
+        layers = [x]
+        for is_and in self.gates:
+            below = layers[-1]  # [S, 2 * gates of this layer]
+            layers.append((below[:, ::2] + below[:, 1::2] > is_and).long())
+        return layers
 
     def metrics(self, sample, truth):
         """Whether the output is right: overall, and for each of its true values.
@@ -103,6 +109,15 @@ class BooleanCircuit(Problem):
         means = super().summary(scores)
         balanced = (means["accuracy_at_0"] + means["accuracy_at_1"]) / 2
         return {**means, "balanced_accuracy": balanced}
+
+    def violations(self, samples):
+        """Whether the output is not that of the circuit."""
+        return {"y": (samples["y"] != self._layers(samples["x"])[-1][:, 0]).long()}
+
+    def polish(self, samples, known):
+        """h as the inputs give it; the output stays as it was sampled."""
+        layers = self._layers(samples["x"])
+        return {**samples, "h": torch.cat(layers[1:-1], 1)} if self.n > 1 else samples
 
     def plot(self, sample, truth) -> Figure:
         """The circuit with the output at the center and the inputs around it.

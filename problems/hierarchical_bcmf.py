@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 
 from gsdm_pyg import Categorical, GraphicalModel, Role, matrix_figure
 from problems.bcmf import BCMF, P_ONE, multiply
+from problems.least_squares import bounded_least_squares
 
 
 class HierarchicalBCMF(BCMF):
@@ -58,6 +59,27 @@ class HierarchicalBCMF(BCMF):
         identified = self.given == "E" and bool(rank == truth["K"])
         right = float(sample["K"] == truth["K"]) if identified else math.nan
         return {**super().metrics(sample, truth), "rank_accuracy": right}
+
+    def violations(self, samples):
+        """As in BCMF, what unused terms hold, and used rows of R without a 1."""
+        A, R = samples["A"], samples["R"]
+        used = torch.arange(self.k) < samples["K"][:, None]  # [S, k]
+        return {
+            **super().violations(samples),
+            "unused columns of A are zero": A.abs() * ~used[:, None],
+            "unused rows of R are zero": R * ~used[:, :, None],
+            "used rows of R have a 1": used & ~R.any(2),
+        }
+
+    def polish(self, samples, known):
+        """The best A given R; D, and zeros, as the sampled K gives them."""
+        E, A, R = (samples[name] for name in ("E", "A", "R"))
+        used = torch.arange(self.k) < samples["K"][:, None]  # [S, k]
+        R = R * used[:, :, None]
+        A = bounded_least_squares(E, A * used[:, None], R)
+        exact = multiply(A, R)
+        exact["E"] = E if self.given == "E" else exact["E"]
+        return {**samples, **exact, "D": used.long()}
 
     def plot(self, sample, truth) -> Figure:
         """A, R and A R beside E, with the sampled rank and the true one."""

@@ -23,6 +23,7 @@ class MatrixInversion(Problem):
     n: Size
     target: Target = "random"
 
+    tolerance: ClassVar[float] = 0.01
     best_values: ClassVar = {"median_rmse": 0.0, "rmse": 0.0}
 
     def __post_init__(self) -> None:
@@ -51,6 +52,10 @@ class MatrixInversion(Problem):
         """RMSE of A R, with the sampled R, against the given E."""
         error = truth["A"] @ sample["R"] - truth["E"]
         return {"rmse": error.square().mean().sqrt().item()}
+
+    def violations(self, samples):
+        """The distance between each entry of E and of A R."""
+        return {"E = A R": (samples["E"] - samples["A"] @ samples["R"]).abs()}
 
     def summary(self, scores):
         """The mean, and the median: some matrices are nearly singular."""

@@ -72,6 +72,21 @@ class Sorting(Problem):
             "exact": float(torch.equal(sample["P"], truth["P"])),
         }
 
+    def violations(self, samples):
+        """Rows and columns of P without exactly one 1, and steps down in s = P u."""
+        P, u, s = samples["P"], samples["u"], samples["s"]
+        return {
+            "one 1 in each row of P": (P.sum(2) - 1).abs(),
+            "one 1 in each column of P": (P.sum(1) - 1).abs(),
+            "s = P u": (s - (P.float() @ u[..., None])[..., 0]).abs(),
+            "s does not decrease": (s[:, :-1] > s[:, 1:]).long(),
+        }
+
+    def polish(self, samples, known):
+        """C and s as u and the sampled P give them."""
+        C = samples["P"] * samples["u"][:, None, :]
+        return {**samples, "C": C, "s": C.sum(2)}
+
     def plot(self, sample, truth) -> Figure:
         """P with u above its columns and P u and s beside its rows; errors in red."""
         n, P, u, s = self.n, sample["P"], truth["u"], truth["s"]

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from gsdm_pyg import Categorical, GraphicalModel, Observe, Problem, Size, check_choice
 from problems.sudoku_grids import count_solutions, draw_grids
+from problems.sudoku_rules import MOST_DIGITS, remaining_digits
 
 Grids = Literal["all", "shifted"]
 
@@ -109,6 +110,24 @@ class Sudoku(Problem):
             f"The clues{of} contradict each other: the cells {cells[0]} and {cells[1]} "
             f"share {self._shared(*cells)} and must differ (got {digit} in both).{hint}"
         )
+
+    def violations(self, samples):
+        """How many cells of its row, column and block have a cell's digit."""
+        cells = samples["cells"].flatten(1)
+        first, second = _peers(self.a, self.b)
+        equal = (cells[:, first] == cells[:, second]).long()  # [S, P]
+        clashes = torch.zeros_like(cells)
+        clashes.index_add_(1, first, equal).index_add_(1, second, equal)
+        return {"a digit twice": clashes.view(-1, self.n, self.n)}
+
+    def possible(self, values, known):
+        """The digits that are left by singles, see `remaining_digits`."""
+        if self.n > MOST_DIGITS:
+            return None
+        cells = torch.where(known["cells"], values.get("cells", 0), -1).long()
+        left = remaining_digits(cells.flatten(1).numpy(), self.a, self.b)  # [S, N^2]
+        digits = torch.from_numpy(left)[..., None] >> torch.arange(self.n) & 1
+        return {"cells": digits.bool().view(*cells.shape, self.n)}
 
     def _shared(self, cell: tuple[int, int], other: tuple[int, int]) -> str:
         """What two cells have in common: a row, a column or a block."""

@@ -179,6 +179,29 @@ class GraphDiffusion(nn.Module):
             self.train(training)
         return batch.x.where(nodes.fixed, nodes.scaling.restore(x0))
 
+    @torch.no_grad()
+    def marginals(
+        self,
+        batch: Batch,
+        generator: torch.Generator | Sequence[torch.Generator] | None = None,
+    ) -> Tensor:
+        """What one evaluation says of each node given the observed ones, [N, W].
+
+        The estimate from pure noise: means of continuous nodes, class probabilities of
+        discrete ones.
+        """
+        nodes = self.nodes(batch)
+        noise = _node_noise(nodes.x0, batch.ptr, generator) * nodes.scaling.columns
+        xt = nodes.x0.where(nodes.fixed, noise)
+        last = torch.tensor(len(self.alpha_bar) - 1, device=xt.device)
+        training = self.training
+        self.eval()
+        try:
+            x0_hat = self.denoise(xt, last, batch, nodes)
+        finally:
+            self.train(training)
+        return batch.x.where(nodes.fixed, nodes.scaling.restore(x0_hat))
+
     def _alpha_bar(self, t: Tensor, batch: Batch) -> Tensor:
         """The noise level of each node [N, 1], or of all [] where t is one step."""
         alpha_bar = self.alpha_bar[t]

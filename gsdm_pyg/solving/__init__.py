@@ -1,0 +1,10 @@
+"""Solutions: samples that satisfy the constraints of their problem, and are verified.
+
+`sampling` and `committing` are two ways to try; `search` repeats tries until every
+instance is solved or has used up what it may cost.
+"""
+
+from gsdm_pyg.solving.solution import Solution
+from gsdm_pyg.solving.solve import OnEstimate, SolvingInterrupted, solve
+
+__all__ = ["OnEstimate", "Solution", "SolvingInterrupted", "solve"]

@@ -1,0 +1,181 @@
+"""Repeat tries until each row is solved or has used up what it may cost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from gsdm_pyg.data import encode
+from gsdm_pyg.diffusion import GraphDiffusion
+from gsdm_pyg.encoding import Arrays
+from gsdm_pyg.posterior import SamplingInterrupted, progress_bar
+from gsdm_pyg.problem import Problem, graph_of
+from gsdm_pyg.settings import GraphOptions, SamplerSettings, SearchSettings
+from gsdm_pyg.solving.committing import Committing
+from gsdm_pyg.solving.implied import Implications
+from gsdm_pyg.solving.sampling import Sampling
+from gsdm_pyg.solving.solution import broken, num_broken
+from gsdm_pyg.solving.task import OnEstimate, Task
+from gsdm_pyg.variables import Role
+
+
+class Search:
+    """Tries every row of a task; what is found so far is there at any time.
+
+    Args:
+        diffusion: A trained diffusion model.
+        task: The rows.
+        sampler: How a try by sampling draws.
+        search: How to try, and how often.
+        generator: The source of randomness of a row in its i-th try, so that the answer
+            of a row does not depend on which others are solved with it.
+        max_nodes: Draw in batches of at most this many nodes.
+        on_estimate: Called after each evaluation of the network with the rows [b] that
+            it was made for and their estimated values [b, N, W].
+    """
+
+    best: dict[str, Tensor]  # the answer of each row that misses least, [R, *shape]
+    num_broken: Tensor  # constraints that it misses, [R]; 0 if it is a solution
+    evaluations: Tensor  # that each row took, [R]
+
+    def __init__(
+        self,
+        diffusion: GraphDiffusion,
+        task: Task,
+        sampler: SamplerSettings,
+        search: SearchSettings,
+        generator: Callable[[int, int], torch.Generator],
+        max_nodes: int,
+        on_estimate: OnEstimate | None = None,
+    ) -> None:
+        self.task = task
+        self._search = search
+        self._generator = generator
+        self._on_estimate = on_estimate
+        options = diffusion.settings.graph
+        self._try: Sampling | Committing = (
+            Committing(diffusion, task, max_nodes)
+            if _commits(search, task, options)
+            else Sampling(diffusion, task, sampler, max_nodes)
+        )
+        self.best = {}
+        self.num_broken = torch.full((len(task),), torch.iinfo(torch.long).max)
+        self.evaluations = torch.zeros(len(task), dtype=torch.long)
+
+    @property
+    def solved(self) -> Tensor:
+        """Which rows are solved, [R]."""
+        return self.num_broken == 0
+
+    def run(self) -> None:
+        """Solve what can be solved; Ctrl-C leaves what is found so far."""
+        most = self._search.max_evaluations or torch.iinfo(torch.long).max
+        with progress_bar(len(self.task), "solving") as bar:
+            self._keep(*self._what_is_given())
+            bar.update(int(self.solved.sum()))
+            for number in range(self._search.tries):
+                budget = most - self.evaluations
+                affordable = budget >= self._try.cost(number)
+                rows = (~self.solved & affordable).nonzero()[:, 0]
+                if not len(rows):
+                    break
+                self._again(rows, number, budget[rows])
+                bar.update(int(self.solved.sum()) - bar.n)
+
+    def _again(self, rows: Tensor, number: int, budget: Tensor) -> None:
+        """One more try of some rows [b]."""
+
+        def generator(i: int) -> torch.Generator:
+            return self._generator(int(rows[i]), number)
+
+        try:
+            samples, spent = self._try(
+                rows, number, budget, generator, self._on_estimate
+            )
+        except SamplingInterrupted as partial:
+            found = len(next(iter(partial.samples.values())))
+            self._keep(rows[:found], partial.samples)
+            raise
+        self.evaluations[rows] += spent
+        self._keep(rows, samples)
+
+    def _what_is_given(self) -> tuple[Tensor, dict[str, Tensor]]:
+        """The rows whose latent variables are all known, and their values."""
+        variables = graph_of(self.task.problem).variables
+        complete = torch.ones(len(self.task), dtype=torch.bool)
+        for name, mask in self.task.known.items():
+            if variables[name].role is not Role.INTERMEDIATE:
+                complete &= mask.flatten(1).all(1) if mask.dim() > 1 else mask
+        rows = complete.nonzero()[:, 0]
+        return rows, self.task.given(rows)[0]
+
+    def _keep(self, rows: Tensor, samples: dict[str, Tensor]) -> None:
+        """Polish and verify answers of some rows, and keep those that miss less."""
+        if not len(rows):
+            return
+        problem, (values, known) = self.task.problem, self.task.given(rows)
+        polished = {**samples, **problem.polish(samples, known)}
+        answers = {
+            name: torch.where(known[name], values[name].to(value), value)
+            if name in values
+            else value
+            for name, value in polished.items()
+        }
+        missed = num_broken(broken(problem, answers), len(rows))
+        less = missed < self.num_broken[rows]
+        self.num_broken[rows[less]] = missed[less]
+        better = {name: value[less] for name, value in answers.items()}
+        _put(self.best, rows[less], better, len(self.task))
+
+
+def imply(
+    problem: Problem, values: Arrays, known: Arrays, options: GraphOptions
+) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """What is given, and what constraints imply by it; contradictions are rejected.
+
+    Args:
+        problem: The problem.
+        values: An array [B, *shape] per variable of which something is given.
+        known: A boolean array [B, *shape] per variable.
+        options: The graph that the model sees.
+    """
+    if problem.possible(values, known) is None:
+        return dict(values), dict(known)
+    implied = Implications(problem, options)
+    instances = encode(problem, values, known, options)
+    x, observed = instances.x, instances.observed
+    allowed, x, observed = implied(x, observed)
+    implied.check(implied.contradictory(allowed, observed))
+    return dict(graph_of(problem, options).decode(x)), implied.named(observed)
+
+
+def _commits(search: SearchSettings, task: Task, options: GraphOptions) -> bool:
+    """Whether to commit classes one by one."""
+    if search.method == "sample" or not len(task):
+        return False
+    numbers = [
+        name
+        for name, variable in graph_of(task.problem, options).variables.items()
+        if variable.domain.num_classes is None and not task.known[name].all()
+    ]
+    implies = task.problem.possible(*task.given(torch.arange(1))) is not None
+    if search.method == "commit" and (numbers or not implies):
+        reason = f"{numbers[0]} is a number" if numbers else "it implies nothing"
+        raise ValueError(
+            'method="commit" needs unknown variables that are all discrete, and '
+            f'possible() of the problem: use method="sample" (got {task.problem}, '
+            f"of which {reason})."
+        )
+    return implies and not numbers
+
+
+def _put(
+    arrays: dict[str, Tensor], rows: Tensor, values: Arrays, num_rows: int
+) -> None:
+    """Write values [b, *shape] of some rows [b] into arrays [R, *shape]."""
+    for name, value in values.items():
+        if name not in arrays:
+            arrays[name] = value.new_zeros((num_rows, *value.shape[1:]))
+        arrays[name][rows] = value.to(arrays[name])
