@@ -1,0 +1,131 @@
+"""How `python -m benchmarks.solve` answers: by a model, or without one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from benchmarks.solve_baselines import (
+    Attempt,
+    alternation_attempt,
+    factorize,
+    nmf_attempt,
+    propagate,
+)
+from benchmarks.solve_tasks import Given, Instance, Task
+from gsdm_pyg import GSDM
+
+Options = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a method without a model found; it claims nothing."""
+
+    solution: Given
+    evaluations: int = 0
+    verified: bool = False
+    distinct: int = 0
+    solutions: Given = field(default_factory=dict)
+    counts: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a method may use.
+
+    Args:
+        folder: The trained model.
+        solve: Keywords of `GSDM.solve`, such as its budget.
+        seed: Source of randomness.
+        seconds: What the model took per instance; 0 before it has run.
+    """
+
+    folder: str | Path
+    solve: Options
+    seed: int
+    seconds: float
+
+
+Method = Callable[[Task, Sequence[Instance], Run], Sequence[Any]]
+
+
+def model(task: Task, instances: Sequence[Instance], run: Run) -> Sequence[Any]:
+    """The trained model."""
+    return _solve(GSDM.from_pretrained(run.folder), task, instances, run)
+
+
+def untrained(task: Task, instances: Sequence[Instance], run: Run) -> Sequence[Any]:
+    """A network with random weights: what everything around the network achieves."""
+    trained = GSDM.from_pretrained(run.folder)
+    with torch.random.fork_rng():
+        torch.manual_seed(run.seed)
+        fresh = GSDM(trained.spec, trained.settings, trained.sampler)
+    return _solve(fresh.eval(), task, instances, run)
+
+
+def propagation(task: Task, instances: Sequence[Instance], run: Run) -> list[Answer]:
+    """What the constraints of a Sudoku imply, see `propagate`."""
+    grids = [propagate(instance.given["cells"]) for instance in instances]
+    return [Answer({"cells": grid}) for grid in grids]
+
+
+def nmf(task: Task, instances: Sequence[Instance], run: Run) -> list[Answer]:
+    """Non-negative factorization, threshold, bounded least squares, and restarts."""
+    return _factorize(nmf_attempt, task, instances, run)
+
+
+def alternation(task: Task, instances: Sequence[Instance], run: Run) -> list[Answer]:
+    """The best A given R and the best R given A in turns, and restarts."""
+    return _factorize(alternation_attempt, task, instances, run)
+
+
+METHODS: dict[str, Method] = {
+    method.__name__: method
+    for method in (model, untrained, propagation, nmf, alternation)
+}
+
+
+def timed(
+    name: str, task: Task, instances: Sequence[Instance], run: Run
+) -> tuple[Sequence[Any], float]:
+    """Answers by a method, one per instance, and the seconds that they took."""
+    start = time.perf_counter()
+    answers = METHODS[name](task, instances, run)
+    return answers, time.perf_counter() - start
+
+
+def _solve(
+    model: GSDM, task: Task, instances: Sequence[Instance], run: Run
+) -> Sequence[Any]:
+    given = {
+        name: np.stack([instance.given[name] for instance in instances])
+        for name in instances[0].given
+    }
+    return model.solve(
+        task.problem,
+        given,
+        num_solutions=task.draws,
+        generator=run.seed,
+        **run.solve,
+    )
+
+
+def _factorize(
+    attempt: Attempt, task: Task, instances: Sequence[Instance], run: Run
+) -> list[Answer]:
+    """`Answer.evaluations` is the number of attempts."""
+    k, answers = task.problem.k, []
+    factorize(attempt, instances[0].given["E"], k, 0.0, run.seed)  # compiles
+    for i, instance in enumerate(instances):
+        A, R, num = factorize(
+            attempt, instance.given["E"], k, run.seconds, run.seed + i
+        )
+        answers.append(Answer({"A": A, "R": R}, num))
+    return answers
