@@ -47,13 +47,13 @@ def propagate(clues: np.ndarray, a: int = 3, b: int = 3) -> np.ndarray:
 def factorize(
     attempt: Attempt, E: np.ndarray, k: int, seconds: float, seed: int
 ) -> tuple[np.ndarray, np.ndarray, int]:
-    """The best A, R of as many attempts as fit into `seconds`, and their number.
+    """The best A, R of as many attempts as fit into core-seconds, and their number.
 
     Ends early once a factorization is exact. There is one attempt at least.
     """
-    rng, start = np.random.default_rng(seed), time.perf_counter()
+    rng, start = np.random.default_rng(seed), time.process_time()
     best, attempts, error = (np.empty(0), np.empty(0)), 0, np.inf
-    while attempts == 0 or (error >= EXACT and time.perf_counter() < start + seconds):
+    while attempts == 0 or (error >= EXACT and time.process_time() < start + seconds):
         R = attempt(E, k, rng)
         A = bounded_least_squares(E, R)
         attempts += 1
