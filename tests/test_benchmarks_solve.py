@@ -261,7 +261,7 @@ def test_an_untrained_network_has_other_weights_and_the_same_seed_the_same(monke
     task = TASKS["bcmf-8-8-4"]
     run = Run(task.folder, {"tries": 2}, 5, 0.0)
     for method in ("model", "untrained", "untrained"):
-        METHODS[method](task, task.draw(2, seeded(0)), run)
+        METHODS[method](task, run)(task.draw(2, seeded(0)))
     (trained, options), (fresh, _), (again, _) = seen
     assert options == {"tries": 2, "num_solutions": 1, "generator": 5}
     assert any(not torch.equal(fresh[name], trained[name]) for name in trained)
@@ -276,15 +276,18 @@ def runs(monkeypatch):
     """Which parts are measured; the model's answers are those of alternation."""
     measured = []
 
-    def answer(task, instances, run):
-        if len(measured) == 2:
-            measured.append("interrupted")
-            raise KeyboardInterrupt
-        measured.append(len(instances))
-        found = METHODS["alternation"](task, instances, Run("", {}, 0, 0.5))
-        return [Answer(each.solution, 10) for each in found]
+    def method(task, run):
+        def solve(instances):
+            if len(measured) == 2:
+                measured.append("interrupted")
+                raise KeyboardInterrupt
+            measured.append(len(instances))
+            return [Answer(each.solution, 10) for each in alternation(instances)]
 
-    monkeypatch.setitem(METHODS, "model", answer)
+        alternation = METHODS["alternation"](task, Run("", {}, 0, 0.5))
+        return solve
+
+    monkeypatch.setitem(METHODS, "model", method)
     monkeypatch.setattr(benchmark, "PART", 2)
     return measured
 
