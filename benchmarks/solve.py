@@ -3,9 +3,10 @@
     python -m benchmarks.solve [--task sudoku-0] [--instances 100] [--out results.json]
 
 Every claim of a solution is checked by code apart from the problem's own, and a wrong
-one is an error. "untrained" is the same with random weights, "propagation" uses the
-rules of Sudoku alone. "nmf" and "alternation" factorize with as many restarts as fit
-into the model's core-seconds; their evaluations are restarts.
+one is an error. "uniform" is the same with a network that holds all classes equally
+likely: what tries and the rules of Sudoku achieve without it. "propagation" uses the
+rules alone and never guesses. "nmf" and "alternation" factorize with as many restarts
+as fit into the model's core-seconds; their evaluations are restarts.
 
 Report with the seed 0, the default. Seeds of 1000 and above are for development: what
 is tuned on an instance does not count on it. An interrupted run with `--out` goes on

@@ -62,13 +62,12 @@ def model(task: Task, run: Run) -> Solve:
     return _solve(GSDM.from_pretrained(run.folder), task, run)
 
 
-def untrained(task: Task, run: Run) -> Solve:
-    """A network with random weights: what everything around the network achieves."""
-    trained = GSDM.from_pretrained(run.folder)
-    with torch.random.fork_rng():
-        torch.manual_seed(run.seed)
-        fresh = GSDM(trained.spec, trained.settings, trained.sampler)
-    return _solve(fresh.eval(), task, run)
+def uniform(task: Task, run: Run) -> Solve:
+    """A network by which all classes are equally likely: what the rest achieves."""
+    model = GSDM.from_pretrained(run.folder)
+    for parameter in model.diffusion.denoiser.output.parameters():
+        torch.nn.init.zeros_(parameter)
+    return _solve(model, task, run)
 
 
 def propagation(task: Task, run: Run) -> Solve:
@@ -90,7 +89,7 @@ def alternation(task: Task, run: Run) -> Solve:
 
 METHODS: dict[str, Method] = {
     method.__name__: method
-    for method in (model, untrained, propagation, nmf, alternation)
+    for method in (model, uniform, propagation, nmf, alternation)
 }
 
 

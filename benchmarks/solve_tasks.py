@@ -240,19 +240,19 @@ def _instances(drawn: dict[str, torch.Tensor], *names: str) -> list[Instance]:
     return [Instance(dict(zip(names, values, strict=True))) for values in arrays]
 
 
-OF_SUDOKU = ("untrained", "propagation")
+OF_SUDOKU = ("uniform", "propagation")
 OF_BCMF = ("nmf", "alternation")
 
 TASKS: dict[str, Task] = {
-    "sudoku-0": SudokuTask(1000, random_clues(0)),
-    "sudoku-16": SudokuTask(1000, random_clues(16)),
+    "sudoku-0": SudokuTask(1000, random_clues(0), *OF_SUDOKU),
+    "sudoku-16": SudokuTask(1000, random_clues(16), *OF_SUDOKU),
     "sudoku-unique": SudokuTask(500, unique, *OF_SUDOKU),
     "sudoku-minimal-22": SudokuTask(100, minimal(22), *OF_SUDOKU),
     "sudoku-minimal-21": SudokuTask(100, minimal(21), *OF_SUDOKU),
     "sudoku-minimal-20": SudokuTask(100, minimal(20), *OF_SUDOKU),
     "sudoku-minimal-19": SudokuTask(100, minimal(19), *OF_SUDOKU),
     "sudoku-minimal-18": SudokuTask(10, minimal(18), *OF_SUDOKU),
-    "sudoku-distinct": CountedSudoku(100),
+    "sudoku-distinct": CountedSudoku(100, "uniform"),
     "bcmf-8-8-4": Factorization(200, BCMF(m=8, n=8, k=4), *OF_BCMF),
     "bcmf-20-20-4": Factorization(200, BCMF(m=20, n=20, k=4), *OF_BCMF),
     "bcmf-10-16-8": Factorization(200, BCMF(m=10, n=16, k=8), *OF_BCMF),

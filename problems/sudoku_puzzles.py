@@ -17,7 +17,7 @@ from problems.sudoku_search import NO_LIMIT, below, cell_groups, permutation, se
 
 MOST_GRIDS = 10_000  # to start from, for one puzzle
 MOST_SOLUTIONS = 1000  # of a puzzle that lost two clues; with more, others are tried
-WALK = 400  # steps of a walk between minimal puzzles before it starts afresh
+WALK = 400  # steps without a clue less after which a walk starts afresh
 
 
 def draw_unique_puzzles(
@@ -182,12 +182,13 @@ def _walk(cells, groups, num, clues, state):
 
     A step removes two random clues, lists all solutions, and adds the clue that the
     fewest of them have, until one is left. Then it removes what is redundant. It is
-    taken if the puzzle has no more clues than before.
+    taken if the puzzle has no more clues than before. Ends after `WALK` steps that
+    save none.
     """
     found = np.empty((MOST_SOLUTIONS, len(cells)), np.int64)
-    for _ in range(WALK):
-        if num <= clues:
-            break
+    steps = 0
+    while num > clues and steps < WALK:
+        steps += 1
         puzzle = cells.copy()
         for _ in range(2):
             places = np.flatnonzero(puzzle >= 0)
@@ -197,6 +198,8 @@ def _walk(cells, groups, num, clues, state):
             continue
         _single_out(puzzle, found[:count], state)
         changed = _remove_clues(puzzle, groups, 0, state)
+        if changed < num:
+            steps = 0
         if changed <= num:
             cells[:], num = puzzle, changed
     return num
