@@ -77,6 +77,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     add("--seed", type=int, default=0, help="1000 and above: for development")
     add("--tries", type=_count, help="of each instance; default: that of solve")
     add("--max-evaluations", type=_count, help="of an instance; default: as above")
+    add("--search", choices=("commit", "restart"), help="`method` of solve")
     add(
         "--set",
         action="append",
@@ -95,9 +96,13 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
             raise ValueError("--model is for one task: add --task (got several).")
     except ValueError as error:
         parser.error(str(error))
-    budget = {"tries": options.tries, "max_evaluations": options.max_evaluations}
-    budget = {name: value for name, value in budget.items() if value is not None}
-    options.solve = {**budget, **settings}
+    search = {
+        "method": options.search,
+        "tries": options.tries,
+        "max_evaluations": options.max_evaluations,
+    }
+    given = {name: value for name, value in search.items() if value is not None}
+    options.solve = {**given, **settings}
     return options
 
 

@@ -334,8 +334,9 @@ def test_wrong_options_are_rejected_before_any_work(arguments, message, capsys):
 
 
 def test_budget_and_sampler_reach_solve():
-    arguments = ["--tries=3", "--max-evaluations=60", "--set=steps=5"]
-    options = benchmark.parse(["--task=sorting-20", *arguments])
-    assert options.solve == {"tries": 3, "max_evaluations": 60, "steps": 5}
+    arguments = ["--tries=3", "--max-evaluations=60", "--search=restart"]
+    options = benchmark.parse(["--task=sorting-20", *arguments, "--set=steps=5"])
+    search = {"method": "restart", "tries": 3, "max_evaluations": 60}
+    assert options.solve == {**search, "steps": 5}
     used = benchmark.of_task("sorting-20", options)
     assert used["instances"] == 200 and used["model"] == "pretrained/sorting-n20"
