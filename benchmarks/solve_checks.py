@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 EXACT = 0.01  # RMSE below which a factorization is exact
+ROUNDING = 1e-6  # of bounds in single precision
 
 Arrays = Mapping[str, ArrayLike]
 
@@ -29,7 +30,8 @@ def solves_sudoku(given: Arrays, solution: Arrays, a: int = 3, b: int = 3) -> bo
 def factorization_error(given: Arrays, solution: Arrays) -> float:
     """RMSE of E - A R; infinite unless A is in [0, 1] and R binary."""
     A, R = (np.asarray(solution[name], np.double) for name in "AR")
-    if not (np.isin(R, (0, 1)).all() and (A >= 0).all() and (A <= 1).all()):
+    bounded = (A >= -ROUNDING).all() and (A <= 1 + ROUNDING).all()
+    if not (np.isin(R, (0, 1)).all() and bounded):
         return np.inf
     return rmse(np.asarray(given["E"], np.double), A @ R)
 

@@ -77,8 +77,11 @@ class Task(ABC):
                     "An answer is claimed to be verified and is wrong (got "
                     f"{solution} given {instance.given})."
                 )
-        solved = self.solves(instance.given, answer.solution)
-        return {"solved": solved, "evaluations": int(answer.evaluations)}
+        answered = bool(answer.solution)  # not so if the budget allows no try
+        return {
+            "solved": answered and self.solves(instance.given, answer.solution),
+            "evaluations": int(answer.evaluations),
+        }
 
     def details(self, records: Sequence[Row]) -> Row:
         """More than the share solved and the cost."""
@@ -121,9 +124,11 @@ def unique(num: int, generator: torch.Generator) -> np.ndarray:
 
 def minimal(clues: int) -> Puzzles:
     """One solution, no redundant clue."""
-    return lambda num, generator: draw_minimal_puzzles(num, clues, generator=generator)[
-        0
-    ]
+
+    def draw(num: int, generator: torch.Generator) -> np.ndarray:
+        return draw_minimal_puzzles(num, clues, generator=generator)[0]
+
+    return draw
 
 
 class CountedSudoku(Task):
@@ -142,6 +147,12 @@ class CountedSudoku(Task):
 
     def record(self, instance, answer):
         row = super().record(instance, answer)
+        different = {bytes(np.asarray(c)) for c in answer.solutions.get("cells", ())}
+        if len(different) != answer.distinct:
+            raise RuntimeError(
+                f"Solutions are claimed to be distinct and {len(different)} are (got "
+                f"distinct={answer.distinct})."
+            )
         counts, num = np.asarray(answer.counts).tolist(), instance.num_solutions
         row |= {"solutions": num, "draws": sum(counts), "distinct": len(counts)}
         row["solved"] = row["draws"] >= self.draws
@@ -166,27 +177,51 @@ class CountedSudoku(Task):
         }
 
 
-class Factorization(Task):
-    """BCMF: E = A R up to an RMSE of 0.01."""
+class Equation(Task):
+    """Equations to be solved up to an RMSE of 0.01."""
+
+    given: tuple[str, ...]
+
+    @staticmethod
+    @abstractmethod
+    def error(given: Given, solution: Given) -> float:
+        """The RMSE, infinite where a value is outside of its domain."""
+
+    def draw(self, num, generator):
+        return _instances(self.problem.sample_batch(num, generator), *self.given)
+
+    def solves(self, given, solution):
+        return self.error(given, solution) < EXACT
+
+    def record(self, instance, answer):
+        row, error = super().record(instance, answer), np.inf
+        if answer.solution:
+            error = self.error(instance.given, answer.solution)
+        return {**row, "rmse": error}
+
+    def details(self, records):
+        return {"median RMSE": median(record["rmse"] for record in records)}
+
+
+class Factorization(Equation):
+    """BCMF: E = A R."""
 
     folder = "pretrained/bcmf-varsize"
+    given = ("E",)
+    error = staticmethod(factorization_error)
 
     def __init__(self, num: int, problem: BCMF, *controls: str) -> None:
         super().__init__(num, *controls)
         self.problem = problem
 
-    def draw(self, num, generator):
-        return _instances(self.problem.sample_batch(num, generator), "E")
 
-    def solves(self, given, solution):
-        return factorization_error(given, solution) < EXACT
+class Inversion(Equation):
+    """The inverse of a random matrix."""
 
-    def record(self, instance, answer):
-        row = super().record(instance, answer)
-        return {**row, "rmse": factorization_error(instance.given, answer.solution)}
-
-    def details(self, records):
-        return {"median RMSE": median(r["rmse"] for r in records)}
+    folder = "pretrained/matrix-inversion"
+    problem = MatrixInversion(n=5, target="identity")
+    given = ("A", "E")
+    error = staticmethod(equation_error)
 
 
 class SortingTask(Task):
@@ -202,26 +237,6 @@ class SortingTask(Task):
 
     def solves(self, given, solution):
         return sorts(given, solution)
-
-
-class Inversion(Task):
-    """The inverse of a random matrix; solved where the RMSE is below 0.01."""
-
-    folder = "pretrained/matrix-inversion"
-    problem = MatrixInversion(n=5, target="identity")
-
-    def draw(self, num, generator):
-        return _instances(self.problem.sample_batch(num, generator), "A", "E")
-
-    def solves(self, given, solution):
-        return equation_error(given, solution) < EXACT
-
-    def record(self, instance, answer):
-        row = super().record(instance, answer)
-        return {**row, "rmse": equation_error(instance.given, answer.solution)}
-
-    def details(self, records):
-        return {"median RMSE": median(r["rmse"] for r in records)}
 
 
 def _puzzles(

@@ -38,7 +38,8 @@ from problems import BCMF, Sudoku
 from problems.sudoku_puzzles import draw_counted_puzzles, draw_unique_puzzles
 from tests.problems.draws import draw_batch, seeded
 
-QUICK = [name for name in TASKS if name not in ("sudoku-minimal-18",)]
+SLOW = ("sudoku-minimal-18", "sudoku-minimal-19", "sudoku-minimal-20")  # to draw
+QUICK = [name for name in TASKS if name not in SLOW]
 
 
 def planted(m, n, k, seed=0):
@@ -119,6 +120,24 @@ def test_a_wrong_claim_is_an_error():
         task.record(instance, claim({"cells": grid}, **several))
     honest = claim({"cells": wrong}, verified=False)
     assert not task.record(instance, honest)["solved"]
+    assert not task.record(instance, claim({}, verified=False))["solved"]
+
+
+def test_one_solution_counted_twice_is_an_error():
+    grid = draw_batch(Sudoku(), 1)["cells"][0].numpy()
+    instance = Instance({"cells": np.full((9, 9), np.nan)}, 20)
+    twice = {"solutions": {"cells": np.stack([grid, grid])}, "distinct": 2}
+    answer = claim({"cells": grid}, **twice, counts=torch.tensor([3, 4]))
+    with pytest.raises(RuntimeError, match=r"distinct and 1 are \(got distinct=2\)"):
+        TASKS["sudoku-distinct"].record(instance, answer)
+
+
+def test_without_an_answer_the_error_is_infinite():
+    E, A, R = planted(8, 8, 4)
+    task, instance = TASKS["bcmf-8-8-4"], Instance({"E": E})
+    assert task.record(instance, claim({"A": A, "R": R}))["rmse"] < 1e-6
+    none = task.record(instance, claim({}, verified=False))
+    assert none == {"solved": False, "evaluations": 7, "rmse": math.inf}
 
 
 # statistics
