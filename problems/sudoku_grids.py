@@ -7,7 +7,7 @@ it is a flat array of N^2 digits 0..N-1; its rows, columns and blocks are 3 N gr
 import numpy as np
 from numba import njit
 
-from problems.sudoku_search import NO_LIMIT, below, cell_groups, permutation, search
+from problems.sudoku_search import NO_LIMIT, below, groups_of, permutation, search
 
 SEARCHED = 9  # the largest side for which a search from an empty grid is fast
 SWITCHES = 8  # per pair of rows of a band, or of columns of a stack
@@ -42,7 +42,7 @@ def draw_grid(a: int, b: int, from_all: bool, seed: int) -> np.ndarray:
     tests/problems/test_sudoku.py). Larger sides are not measured.
     """
     n, state = a * b, np.array([seed], np.uint64)
-    cells, groups = _shifted_rows(a, b), cell_groups(a, b)
+    cells, groups = _shifted_rows(a, b), groups_of(a, b)
     if from_all:
         if n <= SEARCHED:
             cells[:] = -1

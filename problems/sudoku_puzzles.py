@@ -13,7 +13,7 @@ import torch
 from numba import njit
 
 from problems.sudoku_grids import draw_grid
-from problems.sudoku_search import NO_LIMIT, below, cell_groups, permutation, search
+from problems.sudoku_search import NO_LIMIT, below, groups_of, permutation, search
 
 MOST_GRIDS = 10_000  # to start from, for one puzzle
 MOST_SOLUTIONS = 1000  # of a puzzle that lost two clues; with more, others are tried
@@ -121,7 +121,7 @@ def _draw(
 @njit(cache=True)
 def _draw_unique(a, b, clues, state):
     """Whether a grid has led to a puzzle with `clues` clues, it, and its solution."""
-    grid, groups = _random_grid(a, b, state), cell_groups(a, b)
+    grid, groups = _random_grid(a, b, state), groups_of(a, b)
     cells = grid.copy()
     return _remove_clues(cells, groups, clues, state) == clues, cells, grid
 
@@ -129,7 +129,7 @@ def _draw_unique(a, b, clues, state):
 @njit(cache=True)
 def _draw_minimal(a, b, clues, state):
     """Whether a walk has come to a puzzle with `clues` clues, it, and its solution."""
-    cells, groups = _random_grid(a, b, state), cell_groups(a, b)
+    cells, groups = _random_grid(a, b, state), groups_of(a, b)
     num = _remove_clues(cells, groups, 0, state)
     num = _walk(cells, groups, num, clues, state)
     found = np.empty((1, len(cells)), np.int64)
@@ -140,7 +140,7 @@ def _draw_minimal(a, b, clues, state):
 @njit(cache=True)
 def _draw_counted(a, b, least, bound, state):
     """Whether there are `least` solutions or more, the puzzle, and those [D, N^2]."""
-    cells, groups = _random_grid(a, b, state), cell_groups(a, b)
+    cells, groups = _random_grid(a, b, state), groups_of(a, b)
     found = np.empty((bound + 1, len(cells)), np.int64)
     for cell in permutation(len(cells), state):
         digit, cells[cell] = cells[cell], -1

@@ -41,7 +41,7 @@ def _search_puzzle(clues, a, b, limit, most_tries):
     """The places for `limit` solutions [limit, N^2], and what `search` returns."""
     found, state = np.empty((limit, clues.size), np.int64), np.zeros(1, np.uint64)
     cells = clues.astype(np.int64).reshape(-1)
-    return found, search(cells, cell_groups(a, b), found, most_tries, state)
+    return found, search(cells, groups_of(a, b), found, most_tries, state)
 
 
 @njit(cache=True)
@@ -141,7 +141,7 @@ def _pick(bits, state):
 
 
 @njit(cache=True)
-def cell_groups(a, b):
+def groups_of(a, b):
     """The numbers [N^2, 3] of each cell's row, column and block among the groups."""
     n = a * b
     groups = np.empty((n * n, 3), np.int64)
