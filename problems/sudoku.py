@@ -10,8 +10,9 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from gsdm_pyg import Categorical, GraphicalModel, Observe, Problem, Size, check_choice
-from problems.sudoku_grids import count_solutions, draw_grids
+from problems.sudoku_grids import draw_grids
 from problems.sudoku_rules import MOST_DIGITS, remaining_digits
+from problems.sudoku_search import count_solutions
 
 Grids = Literal["all", "shifted"]
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from problems import Sudoku, sudoku_grids
-from problems.sudoku_grids import count_solutions
+from problems.sudoku_search import count_solutions
 from tests.problems.draws import draw_batch, draw_list, seeded
 from tests.problems.graph_oracle import attention_links, symmetric_with_loops
 
