@@ -30,6 +30,7 @@ from gsdm_pyg.programs.predict import draw_given
 from gsdm_pyg.programs.random_state import seeded
 from gsdm_pyg.programs.recording import RecordedDraws
 from gsdm_pyg.programs.trace import Traced, trace, warn_of_unused
+from gsdm_pyg.programs.verify import verify
 from gsdm_pyg.seeding import keyed_generator
 from gsdm_pyg.sizes import Size
 from gsdm_pyg.variables import Continuous, Role, Variable
@@ -87,29 +88,48 @@ class ProgramProblem(Problem, register=False):
         """
         variables = graph_of(self).variables.values()
         fixed = [v for v in variables if v.role is Role.LATENT]
-        given = _check_latents(str(self), fixed, latents)
+        given = _check_samples("predict", str(self), fixed, latents)
         with seeded(generator):
             drawn = draw_given(self.program, given, _can_vectorize(self))
         return _by_domain(drawn, [v for v in variables if v.role is Role.OBSERVED])
 
+    def violations(self, samples: Arrays) -> dict[str, Tensor]:
+        """Values that the program cannot draw or computes otherwise, see `verify`."""
+        return self._verified("violations", samples)[0]
 
-def _check_latents(
-    problem: str, variables: Sequence[Variable], latents: Arrays
+    def polish(self, samples: Arrays, known: Arrays) -> dict[str, Tensor]:
+        """Variables that `let` names, as the program computes them from the others."""
+        computed = self._verified("polish", samples)[1]
+        variables = graph_of(self).variables
+        exact = _by_domain(computed, [variables[name] for name in computed])
+        return {**samples, **exact}
+
+    def _verified(
+        self, method: str, samples: Arrays
+    ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        variables = graph_of(self).variables.values()
+        due = [v for v in variables if v.role is not Role.INTERMEDIATE]
+        given = _check_samples(method, str(self), due, samples)
+        return verify(self.program, given, _can_vectorize(self))
+
+
+def _check_samples(
+    method: str, problem: str, variables: Sequence[Variable], samples: Arrays
 ) -> dict[str, Tensor]:
-    """An array [S, *shape] of each latent variable, the same S for all."""
+    """An array [S, *shape] of each variable, the same S for all."""
     names = ", ".join(v.name for v in variables) or "none"
-    if not variables or not {v.name for v in variables} <= set(latents):
+    if not variables or not {v.name for v in variables} <= set(samples):
         raise ValueError(
-            f"predict() of {problem} takes samples of its latent variables, {names} "
-            f"(got {', '.join(map(str, latents)) or 'none'})."
+            f"{method}() of {problem} takes samples of its variables {names} "
+            f"(got {', '.join(map(str, samples)) or 'none'})."
         )
-    given = {v.name: torch.as_tensor(latents[v.name]) for v in variables}
+    given = {v.name: torch.as_tensor(samples[v.name]) for v in variables}
     first = next(iter(given.values()))
     num = len(first) if first.dim() else 0
     for v in variables:
         if given[v.name].shape != (num, *v.shape):
             raise ValueError(
-                f"latents[{v.name!r}] must have the shape (S, *{v.shape}), S samples "
+                f"samples[{v.name!r}] must have the shape (S, *{v.shape}), S samples "
                 f"of each variable (got {tuple(given[v.name].shape)})."
             )
     return given

@@ -1,0 +1,241 @@
+"""Solutions are verified, cost what they may, and depend on the seed alone."""
+
+import itertools
+import math
+
+import pytest
+import torch
+
+from gsdm_pyg import GSDM, Categorical, GraphicalModel, Problem, Size
+from gsdm_pyg.settings_base import SettingsError
+from gsdm_pyg.solving import SolvingInterrupted
+from problems import BCMF, Sorting, StateSpace, Sudoku
+from tests.helpers import ROOT
+from tests.problems.draws import draw_batch, seeded
+
+SMALL = Sudoku(2, 2)
+BLANK = torch.full((4, 4), math.nan)
+
+
+@pytest.fixture(scope="module")
+def guesser():
+    """An untrained model of 4x4 Sudokus."""
+    torch.manual_seed(0)
+    return GSDM.from_problem(SMALL, width=8, layers=1)
+
+
+@pytest.fixture(scope="module")
+def sorter():
+    return GSDM.from_pretrained(ROOT / "pretrained" / "sorting-n10")
+
+
+def is_sudoku(cells, side=2):
+    """Whether each row, column and block holds each digit once; by sets."""
+    n, grid = side * side, cells.tolist()
+    rows = [set(row) for row in grid]
+    columns = [set(column) for column in zip(*grid, strict=True)]
+    blocks = [
+        {
+            grid[a + i][b + j]
+            for i, j in itertools.product(range(side), repeat=2)
+        }
+        for a, b in itertools.product(range(0, n, side), repeat=2)
+    ]
+    return all(group == set(range(n)) for group in rows + columns + blocks)
+
+
+def clues(*known):
+    """A puzzle with some cells (row, column, digit)."""
+    cells = BLANK.clone()
+    for row, column, digit in known:
+        cells[row, column] = digit
+    return cells
+
+
+def test_a_verified_grid_obeys_the_rules_and_keeps_the_clues(guesser):
+    given = torch.stack([BLANK, clues((0, 0, 1)), clues((0, 0, 1), (2, 1, 3))])
+    found = guesser.solve(SMALL, {"cells": given}, generator=0)
+    for puzzle, answer in zip(given, found, strict=True):
+        cells, known = answer.solution["cells"], ~puzzle.isnan()
+        assert answer.verified and not answer.violations
+        assert is_sudoku(cells)
+        assert torch.equal(cells[known], puzzle[known].long())
+        assert answer.distinct == 1 and answer.counts.tolist() == [1]
+
+
+def test_what_clues_imply_costs_no_evaluation(guesser):
+    grid = draw_batch(SMALL, 1)["cells"][0].double()
+    grid[0, 0] = math.nan
+    found = guesser.solve(SMALL, {"cells": grid})
+    assert found.verified and found.evaluations == 0
+    assert is_sudoku(found.solution["cells"])
+
+
+@pytest.mark.parametrize(
+    "known, message",
+    [
+        ([(0, 0, 1), (0, 3, 1)], "contradict each other"),
+        # The cell (0, 0) sees all four digits, none of them twice.
+        ([(0, 1, 0), (0, 2, 1), (1, 0, 2), (2, 0, 3)], r"no value for cells\[0, 0\]"),
+    ],
+)
+def test_contradictions_are_rejected_before_sampling(guesser, known, message):
+    with pytest.raises(ValueError, match=message):
+        guesser.solve(SMALL, {"cells": clues(*known)})
+
+
+def test_a_model_that_always_errs_ends_within_its_budget_and_says_so(guesser):
+    found = guesser.solve(
+        SMALL, method="sample", tries=50, max_evaluations=25, generator=0, steps=10
+    )
+    assert not found.verified and found.distinct == 0
+    assert found.evaluations == 20  # a third try of ten steps would be beyond 25
+    assert found.violations["a digit twice"].sum() > 0
+    assert not is_sudoku(found.solution["cells"])
+    assert "not solved after 20 evaluations: a digit twice" in str(found)
+
+
+def test_tries_are_counted(sorter):
+    u = draw_batch(Sorting(10), 4)["u"]
+    evaluated = []
+    found = sorter.solve(
+        Sorting(10),
+        {"u": u},
+        generator=0,
+        tries=2,
+        on_estimate=lambda instances, x: evaluated.append(instances.tolist()),
+    )
+    for i, answer in enumerate(found):
+        assert answer.evaluations == sum(i in instances for instances in evaluated)
+        assert answer.evaluations <= 20
+
+
+def test_sorted_numbers_are_sorted_and_verified_by_python(sorter):
+    u = draw_batch(Sorting(10), 8)["u"]
+    found = sorter.solve(Sorting(10), {"u": u}, generator=0)
+    assert all(answer.verified for answer in found)
+    for numbers, answer in zip(u, found, strict=True):
+        assert answer.solution["s"].tolist() == sorted(numbers.tolist())
+
+
+def test_equal_seeds_give_equal_answers_whatever_the_batch(sorter, guesser):
+    for model, problem, name, given in (
+        (sorter, Sorting(10), "P", {"u": draw_batch(Sorting(10), 5)["u"]}),
+        (guesser, SMALL, "cells", {"cells": BLANK.expand(5, 4, 4)}),
+    ):
+        once, again, small = (
+            model.solve(problem, given, generator=7, max_nodes=most)
+            for most in (200_000, 200_000, 1)
+        )
+        for answers in zip(once, again, small, strict=True):
+            first, *others = answers
+            for other in others:
+                assert torch.equal(first.solution[name], other.solution[name])
+                assert first.evaluations == other.evaluations
+
+
+def test_an_instance_can_have_several_solutions(guesser):
+    found = guesser.solve(SMALL, num_solutions=40, generator=0)
+    grids = found.solutions["cells"]
+    assert found.distinct == len(grids) == len({tuple(g.flatten().tolist()) for g in grids})
+    assert all(is_sudoku(cells) for cells in grids)
+    assert found.counts.sum() == 40
+    assert found.distinct > 25  # of 288
+
+
+def test_an_untrained_committing_model_draws_grids_about_uniformly(guesser):
+    """Singles and even chances favor no grid of the 288 by much."""
+    for parameter in guesser.diffusion.denoiser.output.parameters():
+        torch.nn.init.zeros_(parameter)
+    found = guesser.solve(SMALL, num_solutions=600, generator=0)
+    uniform = 288 * (1 - (1 - 1 / 288) ** 600)
+    assert found.distinct == pytest.approx(uniform, rel=0.1)
+
+
+def test_the_path_ends_at_the_solution(sorter):
+    u = draw_batch(Sorting(10), 1)["u"][0]
+    found = sorter.solve(Sorting(10), {"u": u}, generator=0, return_path=True)
+    assert len(found.path["P"]) == found.evaluations
+    assert torch.equal(found.path["P"][-1], found.solution["P"])
+    assert sorter.solve(Sorting(10), {"u": u}, generator=0).path is None
+
+
+def test_interrupting_keeps_what_is_solved(guesser):
+    grids = draw_batch(SMALL, 2)["cells"].double()
+    grids[0, 0, 0] = math.nan  # follows from the others
+    grids[1] = math.nan
+
+    def stop(instances, x):
+        raise KeyboardInterrupt
+
+    with pytest.raises(SolvingInterrupted) as stopped:
+        guesser.solve(SMALL, {"cells": grids}, on_estimate=stop)
+    first, second = stopped.value.solutions
+    assert first.verified and is_sudoku(first.solution["cells"])
+    assert not second.verified and second.evaluations == 0
+
+
+def test_solving_leaves_sampling_and_global_randomness_alone(sorter):
+    given = {"u": draw_batch(Sorting(10), 1)["u"][0]}
+    before = sorter.sample(Sorting(10), given, generator=3)
+    state = torch.random.get_rng_state()
+    sorter.solve(Sorting(10), given, generator=0)
+    assert torch.equal(torch.random.get_rng_state(), state)
+    after = sorter.sample(Sorting(10), given, generator=3)
+    assert all(torch.equal(before[name], after[name]) for name in before)
+
+
+def test_a_factorization_is_polished_and_exact():
+    problem = BCMF(6, 6, 2)
+    model = GSDM.from_pretrained(ROOT / "pretrained" / "bcmf-varsize")
+    E = draw_batch(problem, 3)["E"]
+    for target, answer in zip(
+        E, model.solve(problem, {"E": E}, generator=0), strict=True
+    ):
+        A, R = answer.solution["A"], answer.solution["R"]
+        assert answer.verified
+        assert (target - A @ R.float()).abs().max() < 0.01
+        assert ((A >= 0) & (A <= 1)).all() and set(R.flatten().tolist()) <= {0, 1}
+
+
+def test_problems_without_constraints_are_told_what_to_define():
+    problem = StateSpace(steps=3)
+    model = GSDM.from_problem(problem, width=8, layers=1)
+    with pytest.raises(TypeError, match=r"does not say what a solution is: define"):
+        model.solve(problem, {"y": torch.zeros(3)})
+
+
+class Odd(Problem):
+    """A number without rules whose violations have a wrong shape."""
+
+    n: Size
+
+    def graphical_model(self):
+        graph = GraphicalModel()
+        graph.add_variable("x", (self.n,), Categorical(2))
+        return graph
+
+    def sample(self, generator=None):
+        return {"x": torch.zeros(self.n).long()}
+
+    def violations(self, samples):
+        return {"nothing": torch.tensor(0.0)}
+
+
+@pytest.mark.parametrize(
+    "problem, settings, error, message",
+    [
+        (SMALL, {"tries": 0}, SettingsError, "tries: .*greater than 0"),
+        (SMALL, {"trys": 3}, SettingsError, "did you mean 'tries'"),
+        (SMALL, {"method": "guess"}, SettingsError, "'auto', 'sample' or 'commit'"),
+        (SMALL, {"num_solutions": 0}, ValueError, "num_solutions must be an integer"),
+        (Odd(n=2), {}, ValueError, r"must return 'nothing' in the shape \(S, ...\)"),
+        (Odd(n=2), {"method": "commit"}, ValueError, "it implies nothing"),
+    ],
+)
+def test_wrong_arguments_are_rejected(guesser, problem, settings, error, message):
+    model = guesser
+    if isinstance(problem, Odd):
+        model = GSDM.from_problem(problem, width=8, layers=1)
+    with pytest.raises(error, match=message):
+        model.solve(problem, generator=seeded(), **settings)
