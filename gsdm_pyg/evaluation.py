@@ -55,7 +55,7 @@ class Evaluation:
         """Pictures of the first `count` answers."""
         answers = zip(self.samples, self.truths, self.observed, strict=True)
         plot = self.problem.plot
-        return [_with_observed(plot, *answer) for answer in islice(answers, count)]
+        return [with_observed(plot, *answer) for answer in islice(answers, count)]
 
     def save_pictures(self, count: int, folder: Path, tag: str) -> None:
         """Draw the first `count` answers as `folder`/bcmf-m8-n8-k4-<tag>-<i>.png."""
@@ -159,11 +159,11 @@ def _scores(
 ) -> list[dict[str, float]]:
     """The problem's metrics of each instance."""
     answers = zip(samples, truths, observed, strict=True)
-    scores = [_with_observed(problem.metrics, *answer) for answer in answers]
+    scores = [with_observed(problem.metrics, *answer) for answer in answers]
     return check_scores(Method("metrics", problem), scores)
 
 
-def _with_observed(
+def with_observed(
     method: Callable[..., Any], sample: Arrays, truth: Arrays, observed: Arrays
 ) -> Any:
     """`metrics` or `plot` of a problem, with `observed` if it has such an argument."""

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from io import BytesIO
+from pathlib import Path
 
 import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
 from gsdm_pyg.choices import Edges
+from gsdm_pyg.files import atomic_writer
 from gsdm_pyg.graphical_model import GraphicalModel
 
 
@@ -60,6 +63,35 @@ def comparison_figure(pairs: Mapping[str, tuple[Tensor, Tensor]]) -> Figure:
             ax.set(title=f"{name}, {title}", xticks=[], yticks=[])
         figure.colorbar(image, ax=row.tolist())
     return figure
+
+
+def animate(figures: Sequence[Figure], path: Path, seconds: float = 6.0) -> None:
+    """Write figures of one size as an animated GIF, the last one shown the longest.
+
+    Args:
+        figures: The frames.
+        path: The file.
+        seconds: How long all frames but the last take.
+    """
+    from PIL import Image  # which matplotlib needs as well
+
+    frames = []
+    for figure in figures:
+        buffer = BytesIO()
+        figure.savefig(buffer, format="png", dpi=70)
+        image = Image.open(buffer).convert("RGB")
+        frames.append(image.quantize(64, dither=Image.Dither.NONE))
+    each = max(int(1000 * seconds / len(frames)), 20)  # milliseconds
+    with atomic_writer(path) as file:
+        frames[0].save(
+            file,
+            format="gif",
+            save_all=True,
+            append_images=frames[1:],
+            duration=[each] * (len(frames) - 1) + [2500],
+            loop=0,
+            optimize=True,
+        )
 
 
 def _as_matrix(array: Tensor) -> Tensor:

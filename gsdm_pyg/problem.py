@@ -234,6 +234,17 @@ class Problem(metaclass=_ProblemType):
         """
         return None
 
+    def read(self, text: str) -> dict[str, Any] | None:
+        """What a text gives of B instances, arrays [B, *shape] with NaN where unknown.
+
+        For `gsdm solve`. By default texts are not understood, and the result is None.
+        """
+        return None
+
+    def write(self, sample: Arrays) -> str | None:
+        """One sample as a text that `read` understands; by default None."""
+        return None
+
     def summary(self, scores: Sequence[Mapping[str, float]]) -> dict[str, float]:
         """Metrics of many instances as one of each: their means.
 

@@ -13,6 +13,7 @@ from gsdm_pyg import Categorical, GraphicalModel, Observe, Problem, Size, check_
 from problems.sudoku_grids import draw_grids
 from problems.sudoku_rules import MOST_DIGITS, remaining_digits
 from problems.sudoku_search import count_solutions
+from problems.sudoku_text import read_puzzles, write_grid
 
 Grids = Literal["all", "shifted"]
 
@@ -129,6 +130,14 @@ class Sudoku(Problem):
         left = remaining_digits(cells.flatten(1).numpy(), self.a, self.b)  # [S, N^2]
         digits = torch.from_numpy(left)[..., None] >> torch.arange(self.n) & 1
         return {"cells": digits.bool().view(*cells.shape, self.n)}
+
+    def read(self, text):
+        """Puzzles as `problems.sudoku_text` reads them."""
+        return {"cells": read_puzzles(text, self.n)}
+
+    def write(self, sample):
+        """The grid as N lines of N digits."""
+        return write_grid(sample["cells"].numpy())
 
     def _shared(self, cell: tuple[int, int], other: tuple[int, int]) -> str:
         """What two cells have in common: a row, a column or a block."""

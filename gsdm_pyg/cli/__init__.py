@@ -1,4 +1,4 @@
-"""Command line: train a config, evaluate a model folder, sample from it."""
+"""Command line: train a config, evaluate a model folder, sample, solve."""
 
 from __future__ import annotations
 
@@ -31,12 +31,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _run(arguments: Sequence[str] | None) -> None:
     from lightning.fabric.utilities.exceptions import MisconfigurationException
 
-    from gsdm_pyg.cli import calibrate, compile, doctor, evaluate, report, sample, train
+    from gsdm_pyg.cli import (
+        calibrate,
+        compile,
+        doctor,
+        evaluate,
+        report,
+        sample,
+        solve,
+        train,
+    )
     from gsdm_pyg.training import TrainingDiverged
 
     parser = argparse.ArgumentParser(prog="gsdm", description=__doc__)
     commands = parser.add_subparsers(required=True)
-    for command in (train, evaluate, sample, calibrate, report, doctor, compile):
+    for command in (train, evaluate, sample, solve, calibrate, report, doctor, compile):
         command.add_parser(commands)
     # argparse wants all positional arguments together; here options may come between.
     options, rest = parser.parse_known_args(arguments)

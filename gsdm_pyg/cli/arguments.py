@@ -16,6 +16,7 @@ from gsdm_pyg.model import GSDM
 from gsdm_pyg.problem import Problem
 from gsdm_pyg.registry import resolve_problem
 from gsdm_pyg.settings import SamplerSettings
+from gsdm_pyg.settings_base import Settings
 
 PICTURES = (".png", ".svg", ".pdf")  # the formats of a picture
 
@@ -23,12 +24,32 @@ PICTURES = (".png", ".svg", ".pdf")  # the formats of a picture
 def add_model_arguments(parser: argparse.ArgumentParser) -> None:
     """What `add_folder_arguments` adds, and a flag per setting of the sampler."""
     add_folder_arguments(parser)
-    for name, field in SamplerSettings.model_fields.items():
-        choices = get_args(field.annotation) or None
+    add_settings_arguments(parser, SamplerSettings, "the model's own")
+
+
+def add_settings_arguments(
+    parser: argparse.ArgumentParser, settings: type[Settings], default: str = ""
+) -> None:
+    """A flag per setting.
+
+    Args:
+        parser: Where to add them.
+        settings: The settings.
+        default: What is said of defaults, by default their values.
+    """
+    for name, field in settings.model_fields.items():
+        choices = get_args(field.annotation) if _is_choice(field.annotation) else None
         help_text = " ".join((field.description or "").split())
+        shown = default or str(field.default)
         parser.add_argument(
-            f"--{name}", choices=choices, help=f"{help_text} Default: the model's own."
+            f"--{name}", choices=choices, help=f"{help_text} Default: {shown}."
         )
+
+
+def _is_choice(annotation: Any) -> bool:
+    return all(isinstance(value, str) for value in get_args(annotation)) and bool(
+        get_args(annotation)
+    )
 
 
 def add_folder_arguments(parser: argparse.ArgumentParser) -> None:
@@ -93,7 +114,14 @@ def read_sizes(problem: type[Problem], texts: Sequence[str]) -> dict[str, Any]:
 
 def sampler_arguments(options: argparse.Namespace) -> dict[str, Any]:
     """The settings of the sampler that the command line gives."""
-    given = {name: getattr(options, name) for name in SamplerSettings.model_fields}
+    return settings_arguments(options, SamplerSettings)
+
+
+def settings_arguments(
+    options: argparse.Namespace, settings: type[Settings]
+) -> dict[str, Any]:
+    """The settings of a kind that the command line gives."""
+    given = {name: getattr(options, name) for name in settings.model_fields}
     return {name: value for name, value in given.items() if value is not None}
 
 

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
-
-import numpy as np
 
 from gsdm_pyg.cli.arguments import (
     add_model_arguments,
@@ -17,10 +13,8 @@ from gsdm_pyg.cli.arguments import (
     load_model,
     sampler_arguments,
 )
-from gsdm_pyg.files import atomic_writer
+from gsdm_pyg.cli.array_files import SUFFIXES, read_arrays, write_arrays
 from gsdm_pyg.posterior import SamplingInterrupted
-
-_SUFFIXES = (".npz", ".json")
 
 
 def add_parser(commands: Any) -> None:
@@ -39,8 +33,8 @@ def add_parser(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Write samples by name: [num_samples, *shape] arrays in .npz or .json."""
-    check_out(options, *_SUFFIXES)
-    given = _read_arrays(options.given) if options.given else None
+    check_out(options, *SUFFIXES)
+    given = read_arrays(options.given, "--given") if options.given else None
     model, problem = load_model(options)
     interrupted = False
     try:
@@ -53,32 +47,8 @@ def run(options: argparse.Namespace) -> None:
         )
     except SamplingInterrupted as partial:
         samples, interrupted = partial.samples, True
-    _write_arrays(options.out, {name: v.numpy() for name, v in samples.items()})
+    write_arrays(options.out, samples)
     shapes = ", ".join(f"{name} {list(v.shape)}" for name, v in samples.items())
     print(f"{options.out}: {shapes}")
     if interrupted:
         raise KeyboardInterrupt
-
-
-def _read_arrays(path: Path) -> dict[str, np.ndarray]:
-    if not path.is_file():
-        raise FileNotFoundError(f"The file of given arrays is missing (got {path}).")
-    if path.suffix not in _SUFFIXES:
-        raise ValueError(f"--given ends in .npz or .json (got {str(path)!r}).")
-    try:
-        if path.suffix == ".npz":
-            with np.load(path, allow_pickle=False) as arrays:
-                return dict(arrays)
-        named = json.loads(path.read_text())
-        return {name: np.array(v, dtype=float) for name, v in named.items()}
-    except (ValueError, TypeError, AttributeError, EOFError, BadZipFile) as error:
-        raise ValueError(f"{path} holds no arrays by name (got {error}).") from error
-
-
-def _write_arrays(path: Path, arrays: dict[str, np.ndarray]) -> None:
-    with atomic_writer(path) as file:
-        if path.suffix == ".npz":
-            np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
-        else:
-            named = {name: array.tolist() for name, array in arrays.items()}
-            file.write(json.dumps(named).encode())

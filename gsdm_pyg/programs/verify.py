@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import torch
 from torch import Tensor
-from torch.distributions import Distribution
+from torch.distributions import Bernoulli, Categorical, Distribution
 
 from gsdm_pyg.private_api import without_validation
 from gsdm_pyg.programs.draw import Entries, Values, join_entries
@@ -28,9 +29,11 @@ class Verifier(Handler):
 
     def draw(self, site: Site, distribution: Distribution, shape: torch.Size) -> Tensor:
         value = self._given(site)
+        if _is_index(distribution):
+            value = value.long()
         support = distribution.support
         if support is None or support.is_discrete:
-            wrong = distribution.log_prob(value) == -torch.inf
+            wrong = distribution.log_prob(value) <= _least(distribution)
         else:
             wrong = ~support.check(value)
         self._miss(f"support of {site.variable}", site, wrong)
@@ -109,6 +112,24 @@ def verify(
         _by_name(verifiers[0].missed, missed),
         _by_name(verifiers[0].computed, computed),
     )
+
+
+def _least(distribution: Distribution) -> float:
+    """The log-probability of what a discrete distribution cannot draw.
+
+    torch keeps the probabilities of classes above the resolution of their type.
+    """
+    if isinstance(distribution, Bernoulli | Categorical):
+        return math.log(2 * torch.finfo(distribution.logits.dtype).eps)
+    return -math.inf
+
+
+def _is_index(distribution: Distribution) -> bool:
+    """Whether what is drawn may be an index; all others draw real numbers."""
+    for wrapped in ("base_dist", "component_distribution"):
+        if hasattr(distribution, wrapped):
+            return _is_index(getattr(distribution, wrapped))
+    return isinstance(distribution, Categorical)
 
 
 def _by_name(

@@ -5,6 +5,6 @@ instance is solved or has used up what it may cost.
 """
 
 from gsdm_pyg.solving.solution import Solution
-from gsdm_pyg.solving.solve import OnEstimate, SolvingInterrupted, solve
+from gsdm_pyg.solving.solver import OnEstimate, SolvingInterrupted, solve
 
 __all__ = ["OnEstimate", "Solution", "SolvingInterrupted", "solve"]

@@ -57,7 +57,8 @@ class Solution:
 def broken(problem: Problem, samples: Arrays) -> dict[str, Tensor]:
     """By how much S samples miss each constraint, [S, *any], 0 within the tolerance.
 
-    A constraint whose violation is not a number is missed by infinity.
+    That latent values are in their domains is a constraint of every problem. One whose
+    violation is not a number is missed by infinity.
     """
     method = Method("violations", problem)
     found = problem.violations(samples)
@@ -73,6 +74,10 @@ def broken(problem: Problem, samples: Arrays) -> dict[str, Tensor]:
             )
         amount = torch.where(amount.isnan(), torch.inf, amount)
         missed[name] = torch.where(amount > problem.tolerance, amount, 0.0)
+    for name, variable in graph_of(problem).variables.items():
+        if variable.role is Role.LATENT:
+            outside = variable.domain.outside(samples[name])
+            missed[f"{name} is in its domain"] = outside.double()
     return missed
 
 

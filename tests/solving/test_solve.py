@@ -35,10 +35,7 @@ def is_sudoku(cells, side=2):
     rows = [set(row) for row in grid]
     columns = [set(column) for column in zip(*grid, strict=True)]
     blocks = [
-        {
-            grid[a + i][b + j]
-            for i, j in itertools.product(range(side), repeat=2)
-        }
+        {grid[a + i][b + j] for i, j in itertools.product(range(side), repeat=2)}
         for a, b in itertools.product(range(0, n, side), repeat=2)
     ]
     return all(group == set(range(n)) for group in rows + columns + blocks)
@@ -137,7 +134,11 @@ def test_equal_seeds_give_equal_answers_whatever_the_batch(sorter, guesser):
 def test_an_instance_can_have_several_solutions(guesser):
     found = guesser.solve(SMALL, num_solutions=40, generator=0)
     grids = found.solutions["cells"]
-    assert found.distinct == len(grids) == len({tuple(g.flatten().tolist()) for g in grids})
+    assert (
+        found.distinct
+        == len(grids)
+        == len({tuple(g.flatten().tolist()) for g in grids})
+    )
     assert all(is_sudoku(cells) for cells in grids)
     assert found.counts.sum() == 40
     assert found.distinct > 25  # of 288
