@@ -225,11 +225,11 @@ class Inversion(Equation):
 
 
 class SortingTask(Task):
-    """Sorting n numbers exactly."""
+    """Sorting numbers exactly."""
 
-    def __init__(self, num: int, n: int, folder: str) -> None:
+    def __init__(self, num: int, problem: Sorting, folder: str) -> None:
         super().__init__(num)
-        self.problem = Sorting(n=n)
+        self.problem = problem
         self.folder = folder
 
     def draw(self, num, generator):
@@ -271,7 +271,9 @@ TASKS: dict[str, Task] = {
     "bcmf-8-8-4": Factorization(200, BCMF(m=8, n=8, k=4), *OF_BCMF),
     "bcmf-20-20-4": Factorization(200, BCMF(m=20, n=20, k=4), *OF_BCMF),
     "bcmf-10-16-8": Factorization(200, BCMF(m=10, n=16, k=8), *OF_BCMF),
-    "sorting-20": SortingTask(200, 20, "pretrained/sorting-n20"),
-    "sorting-30": SortingTask(200, 30, "runs/sorting_varsize/model"),
+    "sorting-20": SortingTask(200, Sorting(n=20), "pretrained/sorting-n20"),
+    "sorting-30": SortingTask(
+        200, Sorting(n=30, position="share"), "pretrained/sorting-varsize"
+    ),
     "matrix-inversion": Inversion(200),
 }
