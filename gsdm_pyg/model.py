@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import logging
 from collections.abc import Mapping
 from pathlib import Path
@@ -262,11 +261,12 @@ class GSDM(nn.Module):
         """
         _check_count("num_solutions", num_solutions)
         seed, names = as_seed(generator), SearchSettings.model_fields
-        also = tuple(inspect.signature(self.solve).parameters)[1:-1]
+        also = ("given", "num_solutions", "generator", "max_nodes")
+        also += ("return_path", "on_estimate", *names)
         of_search = {n: v for n, v in settings.items() if n in names}
         of_sampler = {n: v for n, v in settings.items() if n not in names}
         search = SearchSettings.parse(of_search)
-        sampler = self._sampler(of_sampler, (*also, *names))
+        sampler = self._sampler(of_sampler, also)
         values, known, several = self._check_given(problem, given)
         solutions = solve(
             self.diffusion,
