@@ -261,12 +261,11 @@ class GSDM(nn.Module):
         """
         _check_count("num_solutions", num_solutions)
         seed, names = as_seed(generator), SearchSettings.model_fields
-        also = ("given", "num_solutions", "generator", "max_nodes")
-        also += ("return_path", "on_estimate", *names)
+        also = ("given", "num_solutions", "generator", "max_nodes", "return_path")
         of_search = {n: v for n, v in settings.items() if n in names}
         of_sampler = {n: v for n, v in settings.items() if n not in names}
         search = SearchSettings.parse(of_search)
-        sampler = self._sampler(of_sampler, also)
+        sampler = self._sampler(of_sampler, (*also, "on_estimate", *names))
         values, known, several = self._check_given(problem, given)
         solutions = solve(
             self.diffusion,
