@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
 from gsdm_pyg.workbench.subject import Subject
-from problems import BCMF, Sudoku
+from problems import BCMF, Sorting, Sudoku
 from tests.helpers import tiny_model
 
 
@@ -20,4 +21,17 @@ def bcmf() -> Subject:
 @pytest.fixture(scope="session")
 def sudoku() -> Subject:
     problem = Sudoku(2, 2, clues=6)
+    return Subject("tiny", problem, tiny_model(problem, num_timesteps=400).eval())
+
+
+class Impossible(Sorting, register=False):
+    """No order of numbers is ever right."""
+
+    def violations(self, samples):
+        return {"s": torch.ones(samples["s"].shape)}
+
+
+@pytest.fixture(scope="session")
+def impossible() -> Subject:
+    problem = Impossible(n=3)
     return Subject("tiny", problem, tiny_model(problem, num_timesteps=400).eval())

@@ -204,6 +204,7 @@ def test_wrong_input_is_refused_in_words(page):
     ask(page)
     page.wait_for_selector("#alert:not([hidden])")
     assert "contradict each other" in page.inner_text("#alert")
+    assert "from 0, which is shown as 1" in page.inner_text("#alert")
     paste(page, cell(page, 9, 9), "1 2 3")
     assert "do not fit there" in page.inner_text("#alert")
     page.click("#clear")

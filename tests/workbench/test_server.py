@@ -112,6 +112,15 @@ def test_solving_goes_on_until_all_rules_hold_and_says_which_are_broken(sudoku):
     assert sampled[-1]["wrong"]["cells"] == clashes.flatten(1).tolist()
 
 
+def test_what_cannot_be_solved_ends_and_says_what_is_broken(impossible):
+    with client_of(impossible, limits=Limits(evaluations=30)) as client:
+        response = client.post("/api/sample", json={"solve": True, "steps": 10})
+    done = events(response.text)[-1]
+    assert done["event"] == "done" and done["broken"] == [["s"]]
+    assert done["wrong"]["s"] == [[True] * 3]
+    assert 10 <= done["evaluations"] <= 30
+
+
 def test_what_has_no_rules_is_not_solved():
     problem = CopyTask(n=2)
     with client_of(Subject("copy", problem, tiny_model(problem))) as client:

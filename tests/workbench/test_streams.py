@@ -62,6 +62,17 @@ def test_who_stops_reading_cancels_and_the_next_one_is_served(bcmf, held):
     assert len(seen) < 60
 
 
+def test_solving_is_canceled_like_sampling(impossible):
+    solve = {"solve": True, "steps": 400, "num_samples": 4}
+    with served(impossible) as url:
+        with httpx.stream("POST", f"{url}/api/sample", json=solve) as response:
+            seen = read_events(response.iter_lines())
+            assert next(e for e in seen if e["event"] == "estimate")["total"] is None
+        begin = time.perf_counter()
+        httpx.post(f"{url}/api/sample", json={"steps": 2}, timeout=60)
+    assert time.perf_counter() - begin < 10  # 32 tries of 400 steps take minutes
+
+
 def test_more_requests_than_may_wait_are_told_to_come_back(bcmf, held):
     go, _ = held
     with served(bcmf, Limits(waiting=2)) as url, ThreadPoolExecutor(6) as pool:

@@ -11,6 +11,7 @@ from gsdm_pyg.workbench import training_log
 from gsdm_pyg.workbench.subject import Subject
 from gsdm_pyg.workbench.training_log import find_picture, read_training
 from problems import BCMF
+from tests.helpers import tiny_model
 from tests.workbench.asking import client_of, refusal
 
 HEAD = "BCMF(m=2)/rmse,epoch,loss,lr,nodes/s,step\n"
@@ -91,8 +92,6 @@ def test_pictures_are_the_newest_and_nothing_else_of_the_folder(run):
 
 
 def test_the_page_follows_a_run_from_before_it_begins_until_it_has_a_model(tmp_path):
-    from tests.helpers import tiny_model
-
     problem, folder = BCMF(m=2, n=3, k=2), tmp_path / "run"
     subject = Subject(
         "config", problem, find_run=lambda: folder if folder.is_dir() else None

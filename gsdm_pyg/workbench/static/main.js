@@ -69,10 +69,17 @@ async function ask(solve) {
     answers.end();
     byId("progress").hidden = true;
     say(error.name === "AbortError" ? "Canceled." : "");
+    error.message += countingFromZero();
     throw error;
   } finally {
     busy(false);
   }
+}
+
+/** Messages of the library know classes by their numbers, not by what is shown. */
+function countingFromZero() {
+  const labeled = [...instance.variables.values()].find(({ labels }) => labels.length && labels[0] !== "0");
+  return labeled ? ` Messages count the values of ${labeled.name} from 0, which is shown as ${labeled.labels[0]}.` : "";
 }
 
 /** One line below the buttons. */
@@ -95,6 +102,7 @@ function showFrame(frame, seed) {
 function busy(is) {
   for (const id of ["sample", "solve", "draw"]) byId(id).disabled = is;
   byId("cancel").hidden = !is;
+  byId("status").setAttribute("aria-busy", is); // only the end is read out
   if (!is) return;
   say("");
   Object.assign(byId("progress"), { hidden: false, value: 0 });
