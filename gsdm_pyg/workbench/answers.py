@@ -63,7 +63,8 @@ def answer(
     _check_size(subject, question, limits)
     given = read_given(subject.graph, question.given)
     values, known = check_given(subject.graph, given, subject.settings.graph)
-    subject.problem.check_given(values, known)
+    with subject.turns.turn():
+        subject.problem.check_given(values, known)
     names = [name for name in subject.shown if not known[name].all()]
     names = shown_variables(subject.graph, names, question.num_samples)
     sampler = model.sampler.updated(question.sampler)
@@ -104,16 +105,17 @@ def _sample(
     """Draw samples, and show each estimate."""
     count = question.num_samples
     frames = Frames(job, subject, names, count, total)
-    samples = model.sample(
-        subject.problem,
-        given,
-        count,
-        generator=question.seed,
-        max_nodes=count * subject.graph.num_nodes,
-        on_estimate=frames.show,
-        **question.sampler,
-    )
-    frames.finish(samples)
+    with subject.turns.turn():
+        samples = model.sample(
+            subject.problem,
+            given,
+            count,
+            generator=question.seed,
+            max_nodes=count * subject.graph.num_nodes,
+            on_estimate=frames.show,
+            **question.sampler,
+        )
+        frames.finish(samples)
 
 
 def _solve(
@@ -132,16 +134,17 @@ def _solve(
     # least one array, since arrays say how many instances there are.
     arrays = {first.name: np.full(first.shape, np.nan), **given}
     settings: dict[str, Any] = question.sampler
-    solutions = model.solve(
-        subject.problem,
-        {name: np.stack([array] * count) for name, array in arrays.items()},
-        generator=question.seed,
-        max_nodes=count * subject.graph.num_nodes,
-        on_estimate=frames.show,
-        max_evaluations=most_evaluations,
-        **settings,
-    )
-    assert isinstance(solutions, list)
-    answers = [solution.solution for solution in solutions]
-    found = {name: torch.stack([a[name] for a in answers]) for name in answers[0]}
-    frames.finish(found, certain=True)
+    with subject.turns.turn():
+        solutions = model.solve(
+            subject.problem,
+            {name: np.stack([array] * count) for name, array in arrays.items()},
+            generator=question.seed,
+            max_nodes=count * subject.graph.num_nodes,
+            on_estimate=frames.show,
+            max_evaluations=most_evaluations,
+            **settings,
+        )
+        assert isinstance(solutions, list)
+        answers = [solution.solution for solution in solutions]
+        found = {name: torch.stack([a[name] for a in answers]) for name in answers[0]}
+        frames.finish(found, certain=True)

@@ -24,8 +24,9 @@ class _Wish(Settings):
 def draw_instance(subject: Subject, asked: Mapping[str, Any]) -> dict[str, Any]:
     """An instance of the problem as JSON: values and booleans of all entries."""
     generator = keyed_generator("workbench", _Wish.parse(asked).seed)
-    drawn = simulate_one(subject.problem, generator)
-    observed = subject.problem.observe(generator, subject.settings.observe)
+    with subject.turns.turn():
+        drawn = simulate_one(subject.problem, generator)
+        observed = subject.problem.observe(generator, subject.settings.observe)
     names = subject.names
     return {
         "values": {name: to_list(drawn[name]) for name in names},

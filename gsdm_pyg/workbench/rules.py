@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import torch
@@ -9,6 +10,8 @@ from torch import Tensor
 
 from gsdm_pyg.solving.solution import broken
 from gsdm_pyg.workbench.subject import Subject
+
+logger = logging.getLogger("gsdm_pyg")
 
 
 def broken_rules(subject: Subject, samples: dict[str, Tensor]) -> dict[str, Any]:
@@ -25,7 +28,11 @@ def broken_rules(subject: Subject, samples: dict[str, Tensor]) -> dict[str, Any]
     if not subject.has_rules:
         return {}
     num = len(next(iter(samples.values())))
-    missed = {name: v > 0 for name, v in broken(problem, samples).items()}
+    try:
+        missed = {name: v > 0 for name, v in broken(problem, samples).items()}
+    except Exception:  # code of a user, which estimates may be too strange for
+        logger.exception("violations() of %s failed; its rules are not shown", problem)
+        return {}
     names: list[list[str]] = [[] for _ in range(num)]
     wrong: dict[str, Tensor] = {}
     marks = {rule: name for p in subject.panels for rule, name in p.marks.items()}

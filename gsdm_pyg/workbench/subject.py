@@ -14,6 +14,7 @@ from gsdm_pyg.model_folder import CONFIG
 from gsdm_pyg.panels import check_panels
 from gsdm_pyg.problem import Problem, graph_of
 from gsdm_pyg.settings import ModelSettings
+from gsdm_pyg.workbench.turns import Turns
 
 logger = logging.getLogger("gsdm_pyg")
 
@@ -53,6 +54,7 @@ class Subject:
         ]
         panels = check_panels(problem.panels(), graph_of(problem))
         self.panels = [p for p in panels if set(p.variables) <= set(self.names)]
+        self.turns = Turns()
         self._find_run = find_run
         self._model = model
         self._device = device

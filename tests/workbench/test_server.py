@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 import torch
@@ -119,6 +120,26 @@ def test_what_cannot_be_solved_ends_and_says_what_is_broken(impossible):
     assert done["event"] == "done" and done["broken"] == [["s"]]
     assert done["wrong"]["s"] == [[True] * 3]
     assert 10 <= done["evaluations"] <= 30
+
+
+def test_rules_that_fail_or_are_slow_do_not_hold_up_samples(bcmf, monkeypatch):
+    asked = []
+
+    def slow(self, samples):
+        asked.append(time.sleep(0.05))
+        return {"E": torch.zeros(1)}
+
+    def fail(self, samples):
+        raise ZeroDivisionError
+
+    with client_of(bcmf) as client:
+        monkeypatch.setattr(BCMF, "violations", slow)
+        found = events(client.post("/api/sample", json={"steps": 20}).text)
+        assert found[-1]["broken"] == [[]]
+        assert len(asked) == 2  # of the first estimate, and of the sample
+        monkeypatch.setattr(BCMF, "violations", fail)
+        found = events(client.post("/api/sample", json={"steps": 2}).text)
+        assert found[-1]["event"] == "done" and "broken" not in found[-1]
 
 
 def test_what_has_no_rules_is_not_solved():
