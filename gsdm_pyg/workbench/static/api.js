@@ -4,7 +4,7 @@ async function check(response) {
   if (response.ok) return response;
   let message = `The server answered ${response.status}.`;
   try { message = (await response.json()).error ?? message; } catch { /* not JSON */ }
-  throw new Error(message);
+  throw Object.assign(new Error(message), { status: response.status });
 }
 
 async function ask(path, options) {

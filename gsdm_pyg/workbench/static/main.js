@@ -69,7 +69,7 @@ async function ask(solve) {
     answers.end();
     byId("progress").hidden = true;
     say(error.name === "AbortError" ? "Canceled." : "");
-    error.message += countingFromZero();
+    if (error.status === 400) error.message += countingFromZero();
     throw error;
   } finally {
     busy(false);
