@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from gsdm_pyg.graphical_model import GraphicalModel
     from gsdm_pyg.model import GSDM
     from gsdm_pyg.nn import Denoiser, StructuredAttentionConv
+    from gsdm_pyg.panels import Panel
     from gsdm_pyg.plotting import matrix_figure
     from gsdm_pyg.problem import Problem, ProblemFamily, graph_of
     from gsdm_pyg.programs import ProgramProblem, factor, let, observe, program, sample
@@ -36,6 +37,7 @@ _PUBLIC = {  # module -> names, in the order of the data flow
     "encoding": ["Arrays"],
     "graphical_model": ["GraphicalModel"],
     "plotting": ["matrix_figure"],
+    "panels": ["Panel"],
     "problem": ["Problem", "ProblemFamily", "graph_of"],
     "programs": ["ProgramProblem", "factor", "let", "observe", "program", "sample"],
     "doctor": ["diagnose"],
@@ -61,6 +63,7 @@ __all__ = [  # noqa: RUF022, the order of the data flow
     "Arrays",
     "GraphicalModel",
     "matrix_figure",
+    "Panel",
     "Problem",
     "ProblemFamily",
     "graph_of",

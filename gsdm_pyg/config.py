@@ -59,7 +59,15 @@ class Config(TrainingSettings):
 
 
 def load_config(path: str | Path, overrides: Sequence[str] = ()) -> Config:
-    """Read a YAML file, apply overrides `a.b=value` and validate the result."""
+    """Read a YAML file, apply overrides `a.b=value` and validate the result.
+
+    The problem is looked up: a Python file that the config names is executed.
+    """
+    return parse_config(read_config(path, overrides))
+
+
+def read_config(path: str | Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
+    """The sections of a YAML file with overrides; nothing is looked up or executed."""
     path = Path(path)
     if not path.is_file():
         near = sorted(str(p) for p in path.parent.glob("*.yaml"))
@@ -77,7 +85,7 @@ def load_config(path: str | Path, overrides: Sequence[str] = ()) -> Config:
         )
     for override in overrides:
         _apply(values, override)
-    return parse_config(values)
+    return values
 
 
 def parse_config(values: dict[str, Any]) -> Config:

@@ -175,6 +175,7 @@ class GSDM(nn.Module):
         *,
         generator: torch.Generator | int | None = None,
         max_nodes: int = MAX_NODES,
+        on_estimate: OnEstimate | None = None,
         **sampler: Any,
     ) -> dict[str, Tensor]:
         """Draw all variables given some: an array [num_samples, *shape] per variable.
@@ -190,12 +191,15 @@ class GSDM(nn.Module):
             generator: Source of randomness, or a seed. Each sample has randomness of
                 its own: the first ten of a hundred are those that asking for ten gives.
             max_nodes: Draw in batches of at most this many nodes, to bound memory.
+            on_estimate: Called after each evaluation of the network with the samples
+                [b] that it was made for, numbered over all instances, and their
+                estimated values [b, N, W]. What it raises ends sampling.
             sampler: Such as `steps=50`, `solver="dpm++"` or `restarts=8`: see
                 `SamplerSettings`. Those left out are the model's own.
         """
         _check_count("num_samples", num_samples)
         seed, options = as_seed(generator), self.settings.graph
-        also = ("given", "num_samples", "generator", "max_nodes")
+        also = ("given", "num_samples", "generator", "max_nodes", "on_estimate")
         chosen = self._sampler(sampler, also)
         values, known, several = self._check_given(problem, given)
 
@@ -216,9 +220,18 @@ class GSDM(nn.Module):
             """Of the i-th row: sample i % num_samples of its instance."""
             return keyed_generator("sample", seed, *divmod(i, num_samples))
 
+        def follow(rows: slice, x: Tensor) -> None:
+            assert on_estimate is not None
+            on_estimate(torch.arange(rows.start, rows.stop), x)
+
         try:
             drawn = sample_posterior(
-                self.diffusion, instances, chosen, randomness, max_nodes
+                self.diffusion,
+                instances,
+                chosen,
+                randomness,
+                max_nodes,
+                follow if on_estimate is not None else None,
             )
         except SamplingInterrupted as partial:
             if several:

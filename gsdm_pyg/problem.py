@@ -18,6 +18,7 @@ from gsdm_pyg.choices import Observe
 from gsdm_pyg.encoding import Arrays
 from gsdm_pyg.graphical_model import GraphicalModel
 from gsdm_pyg.one_or_many import complete
+from gsdm_pyg.panels import Panel, default_panels
 from gsdm_pyg.plotting import comparison_figure
 from gsdm_pyg.returned import Method, check_scores
 from gsdm_pyg.settings import GraphOptions
@@ -177,6 +178,13 @@ class Problem(metaclass=_ProblemType):
         """A picture of one sample beside the truth; by default all values as colors."""
         names = [name for name in graph_of(self).variables if name in sample]
         return comparison_figure({name: (truth[name], sample[name]) for name in names})
+
+    def panels(self) -> Sequence[Panel]:
+        """How the variables look in the workbench; by default as their shapes suggest.
+
+        Those that no panel shows are left out, except for editing.
+        """
+        return default_panels(graph_of(self))
 
     def check_given(self, values: Arrays, known: Arrays) -> None:
         """Raise a ValueError if given values contradict each other; by default never.

@@ -20,6 +20,7 @@ from gsdm_pyg.training.run import CHECKPOINT
 
 logger = logging.getLogger("gsdm_pyg")
 
+CONFIG_FILE = "config.yaml"
 ENVIRONMENT = "environment.json"  # what the run depends on besides its config
 
 
@@ -29,7 +30,7 @@ def new_run(config: Config, name: str, run_dir: Path | None = None) -> Path:
     if rank_zero_only.rank == 0:  # type: ignore[attr-defined]
         remedy = "choose another --run-dir, or pass --resume to go on with it"
         check_new_folder(run_dir, "The run folder", remedy)
-        write_file(run_dir / "config.yaml", config.dump().encode())
+        write_file(run_dir / CONFIG_FILE, config.dump().encode())
         environment = json.dumps(_environment(config), indent=2)
         write_file(run_dir / ENVIRONMENT, environment.encode())
         print(f"run folder: {run_dir}")
@@ -52,7 +53,7 @@ def resumed_run(config: Config, name: str, run_dir: Path | None = None) -> Path:
         )
     # How the run was evaluated does not matter: that may be what stopped it.
     try:
-        before = load_config(run_dir / "config.yaml", ["evaluation={}"])
+        before = load_config(run_dir / CONFIG_FILE, ["evaluation={}"])
     except SettingsError as error:
         raise SettingsError(
             f"The run in {run_dir} was started by another version of gsdm_pyg: start a "
@@ -72,6 +73,16 @@ def resumed_run(config: Config, name: str, run_dir: Path | None = None) -> Path:
             print(f"trainer.{name} is {value} now, and was {old} when the run began")
     _warn_of_changes(run_dir, _environment(config))
     return run_dir
+
+
+def newest_run(name: str) -> Path | None:
+    """The newest run folder of runs/<name>, if there is one."""
+    found = None
+    for folder in _numbered(name):
+        if not folder.is_dir():
+            break
+        found = folder
+    return found
 
 
 def _environment(config: Config) -> dict[str, str | None]:

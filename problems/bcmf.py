@@ -10,6 +10,7 @@ from gsdm_pyg import (
     Categorical,
     Continuous,
     GraphicalModel,
+    Panel,
     Problem,
     Role,
     Size,
@@ -86,6 +87,10 @@ class BCMF(Problem):
         exact = multiply(A, R)
         exact["E"] = E if self.given == "E" else exact["E"]
         return exact
+
+    def panels(self):
+        marks = {"E = A R": "E"}
+        return [Panel("matrix", ("A", "R", "E"), signs=("×", "="), marks=marks)]
 
     def plot(self, sample, truth) -> Figure:
         """A, R and A R beside E, as in the paper's figure."""

@@ -6,7 +6,7 @@ from typing import ClassVar
 import torch
 from matplotlib.figure import Figure
 
-from gsdm_pyg import Categorical, GraphicalModel, Role, matrix_figure
+from gsdm_pyg import Categorical, GraphicalModel, Panel, Role, matrix_figure
 from problems.bcmf import BCMF, P_ONE, multiply
 from problems.least_squares import bounded_least_squares
 
@@ -80,6 +80,9 @@ class HierarchicalBCMF(BCMF):
         exact = multiply(A, R)
         exact["E"] = E if self.given == "E" else exact["E"]
         return {**samples, **exact, "D": used.long()}
+
+    def panels(self):
+        return [*super().panels(), Panel("grid", ("K",))]
 
     def plot(self, sample, truth) -> Figure:
         """A, R and A R beside E, with the sampled rank and the true one."""

@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 import torch
 from matplotlib.figure import Figure
 
-from gsdm_pyg import GraphicalModel, Problem, Role, Size, check_choice
+from gsdm_pyg import GraphicalModel, Panel, Problem, Role, Size, check_choice
 from problems.bcmf import multiply
 
 Target = Literal["random", "identity"]
@@ -61,6 +61,10 @@ class MatrixInversion(Problem):
         """The mean, and the median: some matrices are nearly singular."""
         rmse = torch.tensor([score["rmse"] for score in scores], dtype=torch.double)
         return {**super().summary(scores), "median_rmse": rmse.quantile(0.5).item()}
+
+    def panels(self):
+        marks = {"E = A R": "E"}
+        return [Panel("matrix", ("A", "R", "E"), signs=("×", "="), marks=marks)]
 
     def plot(self, sample, truth) -> Figure:
         """A and the sampled R, then A R beside E on the same color scale."""

@@ -7,7 +7,15 @@ from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 from torch.nn.functional import one_hot
 
-from gsdm_pyg import Categorical, GraphicalModel, Problem, Role, Size, check_choice
+from gsdm_pyg import (
+    Categorical,
+    GraphicalModel,
+    Panel,
+    Problem,
+    Role,
+    Size,
+    check_choice,
+)
 
 Ordering = Literal["chain", "full", "none"]
 Position = Literal["rank", "share"]
@@ -86,6 +94,10 @@ class Sorting(Problem):
         """C and s as u and the sampled P give them."""
         C = samples["P"] * samples["u"][:, None, :]
         return {**samples, "C": C, "s": C.sum(2)}
+
+    def panels(self):
+        marks = {"one 1 in each row of P": "P", "s = P u": "s"}
+        return [Panel("matrix", ("P", "u", "s"), signs=("×", "="), marks=marks)]
 
     def plot(self, sample, truth) -> Figure:
         """P with u above its columns and P u and s beside its rows; errors in red."""

@@ -7,7 +7,7 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from gsdm_pyg import Arrays, GraphicalModel, Problem, Role, Size
+from gsdm_pyg import Arrays, GraphicalModel, Panel, Problem, Role, Size
 from problems.gaussian import condition
 
 MEMORY = 0.9  # how much of the state is left after a step
@@ -100,6 +100,9 @@ class StateSpace(Problem):
             "spread": paths.std(0) / std - 1,
         }
         return {name: e.square().mean().sqrt().item() for name, e in errors.items()}
+
+    def panels(self):
+        return [Panel("path", ("x", "y"))]
 
     def plot(self, sample, truth) -> Figure:
         """Observations, true path and the exact posterior, with one or more samples.

@@ -9,7 +9,15 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from gsdm_pyg import Categorical, GraphicalModel, Observe, Problem, Size, check_choice
+from gsdm_pyg import (
+    Categorical,
+    GraphicalModel,
+    Observe,
+    Panel,
+    Problem,
+    Size,
+    check_choice,
+)
 from problems.sudoku_grids import draw_grids
 from problems.sudoku_rules import MOST_DIGITS, remaining_digits
 from problems.sudoku_search import count_solutions
@@ -173,6 +181,11 @@ class Sudoku(Problem):
         """How many different valid grids there are among `cells` [S, N, N]."""
         valid = [not self._equal(cells).any() for cells in samples["cells"]]
         return len(samples["cells"][torch.tensor(valid)].unique(dim=0))
+
+    def panels(self):
+        digits = tuple(str(digit + 1) for digit in range(self.n))
+        block, marks = (self.a, self.b), {"a digit twice": "cells"}
+        return [Panel("grid", ("cells",), labels=digits, block=block, marks=marks)]
 
     def plot(self, sample, truth, observed=None) -> Figure:
         """The grid beside the truth: clues bold, digits that break a rule red."""

@@ -73,4 +73,6 @@ def test_the_wheel_holds_the_package_and_its_licence_only(tmp_path):
     tops = {name.split("/")[0] for name in names}
     assert tops == {"gsdm_pyg", f"gsdm_pyg-{gsdm_pyg.__version__}.dist-info"}
     assert "gsdm_pyg/py.typed" in names
+    static = {p.name for p in (ROOT / "gsdm_pyg/workbench/static").iterdir()}
+    assert static == {n.split("/")[-1] for n in names if "/static/" in n}
     assert any(name.endswith("licenses/LICENSE") for name in names)

@@ -140,3 +140,45 @@ def test_a_sample_depends_neither_on_the_batches_nor_on_how_many_are_drawn(solve
     torch.testing.assert_close(one["A"], many["A"][0, :3], rtol=0, atol=1e-5)
     assert not torch.equal(many["A"][0, 0], many["A"][0, 1])
     assert not torch.equal(many["A"][0, 0], many["A"][1, 0])
+
+
+def test_estimates_are_shown_after_each_evaluation_with_their_rows():
+    model, shown = tiny_model(), []
+    graph = model.check_problem(PROBLEM)
+    given = {"E": torch.full((2, 3), 0.5)}
+
+    def show(rows: torch.Tensor, x: torch.Tensor) -> None:
+        shown.append((rows.tolist(), graph.unpack(x)))
+
+    two = 2 * graph.num_nodes
+    samples = model.sample(
+        PROBLEM, given, 3, generator=0, max_nodes=two, on_estimate=show, steps=4
+    )
+    assert [rows for rows, _ in shown] == [[0, 1]] * 4 + [[2]] * 4
+    columns = graph.columns()
+    for rows, estimate in shown:
+        R = estimate["R"][..., columns["R"]]  # probabilities of two classes
+        torch.testing.assert_close(R.sum(-1), torch.ones(len(rows), 2, 3))
+        E = estimate["E"][..., 0]
+        torch.testing.assert_close(E, given["E"].expand(len(rows), 2, 3))
+    last = graph.variables["A"].domain.decode(shown[-1][1]["A"][..., columns["A"]])
+    torch.testing.assert_close(last, samples["A"][2:])
+
+
+def test_following_the_estimates_changes_no_sample_and_can_end_sampling():
+    model = tiny_model()
+    alone = model.sample(PROBLEM, num_samples=2, generator=0, steps=3)
+    followed = model.sample(
+        PROBLEM, num_samples=2, generator=0, steps=3, on_estimate=lambda rows, x: None
+    )
+    assert all(torch.equal(alone[name], followed[name]) for name in alone)
+    shown: list = []
+
+    def stop_at_the_second(rows: torch.Tensor, x: torch.Tensor) -> None:
+        shown.append(x)
+        if len(shown) == 2:
+            raise TimeoutError
+
+    with pytest.raises(TimeoutError):
+        model.sample(PROBLEM, steps=5, on_estimate=stop_at_the_second)
+    assert len(shown) == 2

@@ -38,6 +38,7 @@ def _run(arguments: Sequence[str] | None) -> None:
         evaluate,
         report,
         sample,
+        show,
         solve,
         train,
     )
@@ -45,7 +46,18 @@ def _run(arguments: Sequence[str] | None) -> None:
 
     parser = argparse.ArgumentParser(prog="gsdm", description=__doc__)
     commands = parser.add_subparsers(required=True)
-    for command in (train, evaluate, sample, solve, calibrate, report, doctor, compile):
+    order = (
+        train,
+        evaluate,
+        sample,
+        solve,
+        show,
+        calibrate,
+        report,
+        doctor,
+        compile,
+    )
+    for command in order:
         command.add_parser(commands)
     # argparse wants all positional arguments together; here options may come between.
     options, rest = parser.parse_known_args(arguments)

@@ -52,9 +52,11 @@ def _is_choice(annotation: Any) -> bool:
     )
 
 
-def add_folder_arguments(parser: argparse.ArgumentParser) -> None:
+def add_folder_arguments(
+    parser: argparse.ArgumentParser, what: str = "a model folder"
+) -> None:
     """A model folder, sizes, `--problem`, seed and device."""
-    parser.add_argument("model", help="a model folder")
+    parser.add_argument("model", help=what)
     parser.add_argument(
         "settings", nargs="*", help="sizes such as m=8; else the largest of training"
     )

@@ -37,7 +37,7 @@ def graph_figure(graph: GraphicalModel, edges: Edges = "structured") -> Figure:
 def _draw_graph(ax: Axes, graph: GraphicalModel) -> None:
     """Arrows from parents to children, dashed lines between nodes of a factor."""
     network = graph.to_networkx()
-    place = _layout(network.to_undirected())
+    place = place_nodes(network.to_undirected())
     kinds = nx.get_edge_attributes(network, "kind")
     directed = [edge for edge, kind in kinds.items() if kind == "directed"]
     factors = [edge for edge, kind in kinds.items() if kind == "factor"]
@@ -63,7 +63,7 @@ def _draw_graph(ax: Axes, graph: GraphicalModel) -> None:
     ax.set_axis_off()
 
 
-def _layout(network: nx.Graph) -> dict[int, np.ndarray]:
+def place_nodes(network: nx.Graph) -> dict[int, np.ndarray]:
     """Where to draw each node: each component in a cell of its own, by distances."""
     place: dict[int, np.ndarray] = {}
     parts = sorted(nx.connected_components(network), key=len, reverse=True)
@@ -75,14 +75,29 @@ def _layout(network: nx.Graph) -> dict[int, np.ndarray]:
     return place
 
 
-def _draw_mask(figure: Figure, ax: Axes, graph: GraphicalModel, edges: Edges) -> None:
-    """Row i has a mark at j where node i attends to j; large masks as a density."""
-    source, target = graph.edge_index(edges).as_tensor().numpy()
-    num_nodes = graph.num_nodes
-    cells = min(num_nodes, _CELLS)
+def mask_shares(edge_index: np.ndarray, num_nodes: int, cells: int) -> np.ndarray:
+    """The attention mask as at most [cells, cells] shares of pairs that are linked.
+
+    Row i has a mark at j where node i attends to j.
+
+    Args:
+        edge_index: Edges [2, E], source over target.
+        num_nodes: The nodes of the graph.
+        cells: The most rows of the result.
+    """
+    source, target = edge_index
+    cells = min(num_nodes, cells)
     extent = (-0.5, num_nodes - 0.5)
     counts, _, _ = np.histogram2d(target, source, cells, [extent, extent])
-    share = counts / (num_nodes / cells) ** 2  # of the pairs in a cell
+    return counts / (num_nodes / cells) ** 2
+
+
+def _draw_mask(figure: Figure, ax: Axes, graph: GraphicalModel, edges: Edges) -> None:
+    """The attention mask; that of a large graph as a density."""
+    edge_index = graph.edge_index(edges).as_tensor().numpy()
+    num_nodes, num_edges = graph.num_nodes, edge_index.shape[1]
+    share = mask_shares(edge_index, num_nodes, _CELLS)
+    cells, extent = len(share), (-0.5, num_nodes - 0.5)
     box = (*extent, *extent[::-1])
     if cells == num_nodes:
         ax.imshow(share, cmap="gray", interpolation="nearest", extent=box)
@@ -111,4 +126,4 @@ def _draw_mask(figure: Figure, ax: Axes, graph: GraphicalModel, edges: Edges) ->
             names[center] = variable.name
     ax.set_xticks(list(names), list(names.values()))
     ax.set_yticks(list(names), list(names.values()))
-    ax.set(title=f"{len(source):,} edges, {100 * len(source) / num_nodes**2:.2g}%")
+    ax.set(title=f"{num_edges:,} edges, {100 * num_edges / num_nodes**2:.2g}%")

@@ -14,7 +14,8 @@ from matplotlib.figure import Figure
 from torch.testing import assert_close
 
 import problems
-from gsdm_pyg import Problem, Role
+from gsdm_pyg import Problem, Role, graph_of
+from gsdm_pyg.panels import check_panels
 from problems import (
     BCMF,
     BooleanCircuit,
@@ -341,3 +342,24 @@ def test_an_unknown_mode_is_rejected_with_the_known_ones(case):
         for value in ("nonsense", 1, None):
             with pytest.raises(ValueError, match=rf"{mode.name} is one of .*\(got "):
                 replace(case.problem, **{mode.name: value})
+
+
+# panels
+
+
+@every_problem
+def test_panels_show_each_latent_variable_once(case):
+    graph = graph_of(case.problem)
+    panels = check_panels(case.problem.panels(), graph)
+    shown = [name for panel in panels for name in panel.variables]
+    latent = {v.name for v in graph.variables.values() if v.role is Role.LATENT}
+    assert latent <= set(shown)
+    assert len(shown) == len(set(shown))
+
+
+@every_problem
+def test_marks_of_panels_are_constraints_of_the_problem(case):
+    marks = {rule for panel in case.problem.panels() for rule in panel.marks}
+    if marks:
+        found = case.problem.violations(draw_batch(case.problem, 2))
+        assert marks <= set(found)

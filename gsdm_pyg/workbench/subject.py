@@ -1,0 +1,105 @@
+"""What the workbench shows: a problem, a model of it, and the run that trains one."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+from gsdm_pyg.model import GSDM
+from gsdm_pyg.model_folder import CONFIG
+from gsdm_pyg.panels import check_panels
+from gsdm_pyg.problem import Problem, graph_of
+from gsdm_pyg.settings import ModelSettings
+from gsdm_pyg.workbench.turns import Turns
+
+logger = logging.getLogger("gsdm_pyg")
+
+
+class Subject:
+    """A problem of one size, with a model or a run if there is one.
+
+    Args:
+        name: What the user asked to be shown.
+        problem: The problem at the size to show.
+        model: A model of it, if it is trained.
+        settings: How the model is, or will be, made.
+        find_run: Finds the run folder to follow, once there is one; nothing is
+            followed by default.
+        device: Where to load the model that the run exports.
+        seed: Chooses the instance that the page begins with.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        problem: Problem,
+        model: GSDM | None = None,
+        settings: ModelSettings = ModelSettings(),
+        find_run: Callable[[], Path | None] | None = None,
+        device: str | torch.device = "cpu",
+        seed: int = 0,
+    ) -> None:
+        self.name = name
+        self.seed = seed
+        self.problem = problem
+        self.settings = model.settings if model is not None else settings
+        self.graph = graph_of(problem, self.settings.graph)
+        seen = self.settings.graph
+        self.names = [
+            v.name for v in self.graph.variables.values() if seen.has_values(v.role)
+        ]
+        panels = check_panels(problem.panels(), graph_of(problem))
+        self.panels = [p for p in panels if set(p.variables) <= set(self.names)]
+        self.turns = Turns()
+        self._find_run = find_run
+        self._model = model
+        self._device = device
+        self._failed: float | None = None  # when a folder that cannot be read was made
+        self._lock = threading.Lock()
+
+    @property
+    def has_rules(self) -> bool:
+        """Whether the problem says what a solution is."""
+        return type(self.problem).violations is not Problem.violations
+
+    @property
+    def follows_run(self) -> bool:
+        return self._find_run is not None
+
+    @property
+    def run(self) -> Path | None:
+        """The run folder to follow, if there is one by now."""
+        return self._find_run() if self._find_run is not None else None
+
+    @property
+    def shown(self) -> list[str]:
+        """The variables of the panels, in the order of the graph."""
+        in_panels = {name for panel in self.panels for name in panel.variables}
+        return [name for name in self.names if name in in_panels]
+
+    @property
+    def model(self) -> GSDM | None:
+        """The model, as soon as the run has exported one."""
+        with self._lock:
+            run = self.run if self._model is None else None
+            if run is not None and (run / "model" / CONFIG).is_file():
+                self._load(run / "model")
+            return self._model
+
+    def _load(self, folder: Path) -> None:
+        """Load the model of a run; one that cannot be read is tried once."""
+        made = (folder / CONFIG).stat().st_mtime
+        if made == self._failed:
+            return
+        try:
+            model = GSDM.from_pretrained(folder, map_location=self._device)
+            model.check_problem(self.problem)
+        except (ValueError, OSError) as error:
+            self._failed = made
+            logger.warning("The model of the run cannot be shown: %s", error)
+        else:
+            self._model = model

@@ -1,0 +1,252 @@
+"""The page in a real Chromium, driven as a user would."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.workbench.browsers import (
+    DONE,
+    READY,
+    chromium,
+    launched,
+    opened,
+    shown,
+)
+
+pytestmark = pytest.mark.slow
+
+PUZZLE = (
+    "53..7....6..195....98....6.8...6...34..8.3..17...2...6.6....28....419..5....8..79"
+)
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with chromium() as browser:
+        yield browser
+
+
+@pytest.fixture(scope="module")
+def sudoku_url():
+    with shown("pretrained/sudoku", "clues=30") as url:
+        yield url
+
+
+@pytest.fixture
+def page(browser, sudoku_url):
+    with opened(browser, sudoku_url) as page:
+        yield page
+
+
+def cell(page, row: int, column: int):
+    return page.get_by_label(f"cells, row {row}, column {column}", exact=True)
+
+
+def typed(page) -> str:
+    """The 81 cells of the editor, a dot where one is empty."""
+    values = page.eval_on_selector_all("#editors input", "all => all.map(e => e.value)")
+    return "".join(value or "." for value in values)
+
+
+def answers(page) -> list[str]:
+    """The 81 digits of each grid on the screen."""
+    grids = page.query_selector_all("#samples .cells")
+    return [grid.text_content() for grid in grids]
+
+
+def paste(page, where, text: str) -> None:
+    """Paste a text, as Ctrl-V does."""
+    where.focus()
+    page.evaluate(
+        """text => {
+            const data = new DataTransfer();
+            data.setData("text", text);
+            const event = {clipboardData: data, bubbles: true, cancelable: true};
+            document.activeElement.dispatchEvent(new ClipboardEvent("paste", event));
+        }""",
+        text,
+    )
+
+
+def ask(page, samples=1, seed=0, steps=None, button="#sample") -> None:
+    page.fill("#count", str(samples))
+    page.locator("#settings").evaluate("element => { element.open = true; }")
+    page.fill("#seed", str(seed))
+    page.fill("#steps", "" if steps is None else str(steps))
+    page.click(button)
+
+
+def is_solution(grid: str) -> bool:
+    rows = [grid[9 * i : 9 * i + 9] for i in range(9)]
+    columns = ["".join(row[j] for row in rows) for j in range(9)]
+    blocks = [
+        "".join(rows[i + k][j : j + 3] for k in range(3))
+        for i in (0, 3, 6)
+        for j in (0, 3, 6)
+    ]
+    return all(set(unit) == set("123456789") for unit in rows + columns + blocks)
+
+
+def test_the_page_shows_an_instance_of_the_problem(page):
+    assert page.inner_text("h1") == "Sudoku"
+    assert sum(value != "." for value in typed(page)) == 30
+    assert page.locator("#editors input:not([aria-label])").count() == 0
+    assert page.locator("#variables tbody tr").count() == 1
+    page.wait_for_selector("#graph-views canvas")
+
+
+def test_clues_are_pasted_and_the_answer_comes_out_of_noise(page):
+    page.click("#clear")
+    assert typed(page) == "." * 81
+    paste(page, cell(page, 1, 1), PUZZLE)
+    assert typed(page) == PUZZLE
+    ask(page)
+    page.wait_for_selector("#samples .cells")
+    seen = set()
+    while not page.query_selector(DONE):
+        seen.add(page.inner_html("#samples"))  # digits, and how certain each is
+        page.wait_for_timeout(30)
+    (answer,) = answers(page)
+    assert is_solution(answer)
+    pairs = zip(PUZZLE, answer, strict=True)
+    assert all(clue in (".", digit) for clue, digit in pairs)
+    assert len(seen) > 3  # it changed on the screen
+    assert "evaluations in" in page.inner_text("#status")
+
+
+def test_solving_goes_on_until_all_rules_hold(page):
+    page.click("#clear")
+    paste(page, cell(page, 1, 1), PUZZLE)
+    ask(page, samples=2, button="#solve")
+    page.wait_for_selector(DONE)
+    for answer in answers(page):
+        assert is_solution(answer)
+    assert page.get_by_text("all rules hold").count() == 2
+    assert page.locator("#samples .wrong").count() == 0
+
+
+def test_what_breaks_a_rule_is_red(page):
+    page.click("#clear")
+    ask(page, samples=4, steps=2)  # too few for cells to agree with each other
+    page.wait_for_selector(DONE)
+    assert page.locator("#samples .wrong").count() > 1
+    page.get_by_text("broken: a digit twice").first.wait_for()
+
+
+def test_the_way_to_the_answer_can_be_replayed(page):
+    ask(page)
+    page.wait_for_selector(DONE)
+    (last,) = answers(page)
+    page.locator("#step").fill("0")
+    (first,) = answers(page)
+    assert first != last
+    page.locator("#step").fill(page.locator("#step").get_attribute("max"))
+    assert answers(page) == [last]
+
+
+def test_several_samples_are_side_by_side_with_what_they_agree_on(page):
+    ask(page, samples=3)
+    page.wait_for_selector(DONE)
+    titles = page.eval_on_selector_all(
+        "#samples h3", "all => all.map(e => e.innerText)"
+    )
+    assert [title.split("\n")[0].split("  ")[0] for title in titles] == [
+        "All samples",
+        "Sample 1",
+        "Sample 2",
+        "Sample 3",
+    ]
+    assert len(answers(page)) == 4
+
+
+def test_keys_move_between_cells_hide_values_and_bring_them_back(page):
+    page.click("#clear")
+    cell(page, 1, 1).focus()
+    page.keyboard.press("7")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("4")
+    assert cell(page, 1, 1).input_value() == "7"
+    assert cell(page, 2, 2).input_value() == "4"
+    page.keyboard.press(" ")
+    assert cell(page, 2, 2).input_value() == ""
+    page.keyboard.press(" ")
+    assert cell(page, 2, 2).input_value() == "4"
+    page.keyboard.press("Delete")
+    page.keyboard.press(" ")
+    assert cell(page, 2, 2).input_value() == ""
+    assert page.locator("#editors input[tabindex='0']").count() == 1
+
+
+def test_a_name_gives_or_hides_all_values(page):
+    page.click("#editors button.name")
+    assert "." not in typed(page)
+    page.click("#editors button.name")
+    assert typed(page) == "." * 81
+
+
+def test_sampling_is_canceled_and_can_begin_again(page):
+    ask(page, samples=8, steps=1000)
+    page.wait_for_selector("#samples .cells")
+    page.click("#cancel")
+    page.get_by_text("Canceled.").wait_for()
+    ask(page, steps=5)
+    page.wait_for_selector(DONE)
+
+
+def test_wrong_input_is_refused_in_words(page):
+    cell(page, 1, 1).fill("x")
+    assert 'takes 1 to 9 (got "x")' in page.inner_text("#alert")
+    cell(page, 1, 1).fill("")
+    assert page.locator("#alert").is_hidden()
+    page.click("#clear")
+    paste(page, cell(page, 1, 1), "5\t5\n")
+    ask(page)
+    page.wait_for_selector("#alert:not([hidden])")
+    assert "contradict each other" in page.inner_text("#alert")
+    assert "from 0, which is shown as 1" in page.inner_text("#alert")
+    paste(page, cell(page, 9, 9), "1 2 3")
+    assert "do not fit there" in page.inner_text("#alert")
+    page.click("#clear")
+    ask(page, samples=99)
+    assert "from 1 to 16 (got 99)" in page.inner_text("#alert")
+    assert page.locator("#samples .cells").count() == 0
+
+
+def test_a_page_that_is_reloaded_while_it_samples_starts_anew(page):
+    ask(page, samples=8, steps=1000)
+    page.wait_for_selector("#samples .cells")
+    page.reload()
+    page.wait_for_selector(READY)
+    ask(page, steps=5)
+    page.wait_for_selector(DONE)
+
+
+def test_two_browsers_at_once_get_their_own_answers(browser, page, sudoku_url):
+    with launched(browser.browser_type) as second, opened(second, sudoku_url) as other:
+        for one, clue in ((page, "1"), (other, "2")):
+            one.click("#clear")
+            cell(one, 1, 1).fill(clue)
+        ask(page, seed=1)
+        ask(other, seed=1)
+        for one, clue in ((page, "1"), (other, "2")):
+            one.wait_for_selector(DONE)
+            (answer,) = answers(one)
+            assert answer[0] == clue
+
+
+MODELS = ["bcmf-varsize", "state-space", "sorting-n10", "boolean-circuit"]
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_every_page_fits_the_screen_and_shows_samples(browser, model):
+    with shown(f"pretrained/{model}") as url:
+        for width, scheme in ((1400, "light"), (400, "dark")):
+            size = {"width": width, "height": 900}
+            with opened(browser, url, viewport=size, color_scheme=scheme) as page:
+                ask(page, samples=2, steps=4)
+                page.wait_for_selector(DONE)
+                assert page.locator("#samples .card").count() > 0
+                page.wait_for_selector("#graph-views canvas")
+                wide = "document.documentElement.scrollWidth"
+                assert page.evaluate(wide) <= width

@@ -1,0 +1,134 @@
+"""Several clients with real connections: streams, cancel, and a queue with an end."""
+
+from __future__ import annotations
+
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx
+import pytest
+
+from gsdm_pyg.workbench.answers import Limits
+from tests.workbench.asking import SAMPLE, events, read_events, refusal, served
+
+
+@pytest.fixture
+def held(bcmf, monkeypatch):
+    """Sampling waits before each evaluation until it is let go; counts evaluations."""
+    go, seen = threading.Event(), []
+    sample = bcmf.model.sample
+
+    def held_sample(*arguments, on_estimate, **named):
+        def hold(rows, x):
+            seen.append(rows)
+            on_estimate(rows, x)
+            go.wait(0.05)
+
+        return sample(*arguments, on_estimate=hold, **named)
+
+    monkeypatch.setattr(bcmf.model, "sample", held_sample)
+    yield go, seen
+    go.set()
+
+
+def test_two_clients_at_once_get_what_each_would_get_alone(bcmf):
+    with served(bcmf) as url:
+
+        def ask(seed: int) -> list:
+            question = {**SAMPLE, "seed": seed, "steps": 30}
+            response = httpx.post(f"{url}/api/sample", json=question, timeout=60)
+            return events(response.text)[-1]["values"]
+
+        alone = [ask(seed) for seed in range(4)]
+        with ThreadPoolExecutor(4) as pool:
+            together = list(pool.map(ask, range(4)))
+    assert together == alone
+    assert alone[0] != alone[1]
+
+
+def test_who_stops_reading_cancels_and_the_next_one_is_served(bcmf, held):
+    _, seen = held
+    with served(bcmf) as url:
+        question = {**SAMPLE, "steps": 400}
+        with httpx.stream("POST", f"{url}/api/sample", json=question) as response:
+            for event in read_events(response.iter_lines()):
+                if event["event"] == "estimate":
+                    break
+        # The stream is closed here, after few of 400 evaluations.
+        question = {**SAMPLE, "steps": 2}
+        response = httpx.post(f"{url}/api/sample", json=question, timeout=30)
+    assert events(response.text)[-1]["event"] == "done"
+    assert len(seen) < 60
+
+
+def test_solving_is_canceled_like_sampling(impossible):
+    solve = {"solve": True, "steps": 400, "num_samples": 4}
+    with served(impossible) as url:
+        with httpx.stream("POST", f"{url}/api/sample", json=solve) as response:
+            seen = read_events(response.iter_lines())
+            assert next(e for e in seen if e["event"] == "estimate")["total"] is None
+        begin = time.perf_counter()
+        httpx.post(f"{url}/api/sample", json={"steps": 2}, timeout=60)
+    assert time.perf_counter() - begin < 10  # 32 tries of 400 steps take minutes
+
+
+def test_more_requests_than_may_wait_are_told_to_come_back(bcmf, held):
+    go, _ = held
+    with served(bcmf, Limits(waiting=2)) as url, ThreadPoolExecutor(6) as pool:
+
+        def ask(seed: int) -> httpx.Response:
+            question = {"seed": seed, "steps": 200}
+            return httpx.post(f"{url}/api/sample", json=question, timeout=60)
+
+        asked = [pool.submit(ask, seed) for seed in range(6)]
+        refused = []
+        while len(refused) < 3:  # one runs, two wait
+            time.sleep(0.02)
+            refused = [answer for answer in asked if answer.done()]
+        go.set()
+        responses = [answer.result() for answer in asked]
+    codes = sorted(response.status_code for response in responses)
+    assert codes[:3] == [200] * 3 and codes[-1] == 503
+    for response in responses:
+        if response.status_code == 503:
+            assert "The workbench is busy" in refusal(response, 503)
+        else:
+            assert events(response.text)[-1]["event"] == "done"
+
+
+def test_who_waits_is_told_how_many_are_before(bcmf, held):
+    long, short = {"steps": 400}, {"steps": 2}
+    with (
+        served(bcmf) as url,
+        httpx.stream("POST", f"{url}/api/sample", json=long) as first,
+    ):
+        seen = read_events(first.iter_lines())
+        assert next(e for e in seen if e["event"] != "waiting")
+        with httpx.stream("POST", f"{url}/api/sample", json=short) as second:
+            waiting = next(read_events(second.iter_lines()))
+    assert waiting == {"event": "waiting", "ahead": 1}
+
+
+def test_the_server_ends_while_somebody_reads(bcmf, held):
+    with served(bcmf) as url:
+        stream = httpx.stream("POST", f"{url}/api/sample", json={"steps": 400})
+        response = stream.__enter__()
+        next(read_events(response.iter_lines()))
+        begin = time.perf_counter()
+    assert time.perf_counter() - begin < 8
+    stream.__exit__(None, None, None)
+
+
+def test_a_body_that_never_arrives_does_not_hold_a_place(bcmf, monkeypatch):
+    monkeypatch.setattr("gsdm_pyg.workbench.server._BODY_SECONDS", 0.2)
+
+    def slow():
+        yield b"{"
+        time.sleep(1)
+        yield b"}"
+
+    headers = {"Content-Type": "application/json"}
+    with served(bcmf) as url:
+        response = httpx.post(f"{url}/api/sample", content=slow(), headers=headers)
+    assert "did not arrive in time" in refusal(response, 408)
