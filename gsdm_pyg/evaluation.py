@@ -69,6 +69,10 @@ class Evaluation:
                 figure.savefig(file, dpi=120)
 
 
+Answer = Callable[[Problem, Arrays, Arrays], dict[str, Tensor]]
+"""Maps a problem, values and which of them are observed, [B, *shape], to samples."""
+
+
 def evaluate(
     diffusion: GraphDiffusion,
     problem: Problem,
@@ -89,12 +93,36 @@ def evaluate(
     """
     settings = diffusion.settings
     diffusion.spec.graph(problem, settings.graph)  # raises if the problem does not fit
-    truths, observed, _ = _draw(problem, num_instances, seed, settings.observe)
-    instances = encode(problem, _stack(truths), _stack(observed), settings.graph)
-    answers = partial(keyed_generator, "answer", seed)
+    generator = partial(keyed_generator, "answer", seed)
+
+    def answer(problem: Problem, values: Arrays, known: Arrays) -> dict[str, Tensor]:
+        instances = encode(problem, values, known, settings.graph)
+        return sample_posterior(diffusion, instances, sampler, generator, max_nodes)
+
+    return evaluate_answers(answer, problem, num_instances, seed, settings.observe)
+
+
+def evaluate_answers(
+    answer: Answer,
+    problem: Problem,
+    num_instances: int,
+    seed: int = 0,
+    observe: Observe = "roles",
+) -> Evaluation:
+    """Score the answers of any method, all of them on the same fresh instances.
+
+    Args:
+        answer: Draws an answer for each of B instances: an array [B, *shape] per
+            variable. It gets the true values, and which entries of them are observed.
+        problem: The problem, of any size.
+        num_instances: Instances to average over.
+        seed: Chooses the instances.
+        observe: What is given, see `Problem.observe`.
+    """
+    truths, observed, _ = _draw(problem, num_instances, seed, observe)
     interrupted = False
     try:
-        drawn = sample_posterior(diffusion, instances, sampler, answers, max_nodes)
+        drawn = answer(problem, _stack(truths), _stack(observed))
     except SamplingInterrupted as stopped:
         drawn, interrupted = stopped.samples, True
     num = len(next(iter(drawn.values())))

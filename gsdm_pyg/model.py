@@ -9,12 +9,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Self
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from gsdm_pyg import model_folder
-from gsdm_pyg.checks import check_choice
+from gsdm_pyg.checks import check_choice, check_count
 from gsdm_pyg.choices import Backend
 from gsdm_pyg.data import (
     check_given,
@@ -194,7 +193,7 @@ class GSDM(nn.Module):
             sampler: Such as `steps=50`, `solver="dpm++"` or `restarts=8`: see
                 `SamplerSettings`. Those left out are the model's own.
         """
-        _check_count("num_samples", num_samples)
+        check_count("num_samples", num_samples)
         seed, options = as_seed(generator), self.settings.graph
         also = ("given", "num_samples", "generator", "max_nodes")
         chosen = self._sampler(sampler, also)
@@ -301,7 +300,7 @@ class GSDM(nn.Module):
             max_nodes: Bound on the nodes of one batch.
             sampler: As for `sample`.
         """
-        _check_count("num_instances", num_instances)
+        check_count("num_instances", num_instances)
         also = ("num_instances", "seed", "max_nodes")
         chosen = self._sampler(sampler, also)
         return evaluate(self.diffusion, problem, num_instances, chosen, seed, max_nodes)
@@ -426,13 +425,6 @@ def _check_scale(spec: ProblemSpec, source: Problem) -> None:
                 " make the model by GSDM.from_problem(problem, simulations=...) "
                 f"(got {loc:.3g} and {scale:.3g})."
             )
-
-
-def _check_count(name: str, value: Any) -> None:
-    """Refuse anything except an integer of at least 1."""
-    is_int = isinstance(value, int | np.integer) and not isinstance(value, bool)
-    if not is_int or value < 1:
-        raise ValueError(f"{name} must be an integer of at least 1 (got {value!r}).")
 
 
 def _check_device(name: str | torch.device) -> torch.device:
