@@ -17,7 +17,7 @@ from torch import Tensor
 
 from gsdm_pyg.choices import Observe
 from gsdm_pyg.data import encode
-from gsdm_pyg.diffusion import GraphDiffusion
+from gsdm_pyg.diffusion.graph_model import GraphModel
 from gsdm_pyg.encoding import Arrays
 from gsdm_pyg.files import atomic_writer
 from gsdm_pyg.posterior import (
@@ -74,7 +74,7 @@ Answer = Callable[[Problem, Arrays, Arrays], dict[str, Tensor]]
 
 
 def evaluate(
-    diffusion: GraphDiffusion,
+    diffusion: GraphModel,
     problem: Problem,
     num_instances: int,
     sampler: SamplerSettings,

@@ -21,10 +21,10 @@ from gsdm_pyg.data import (
     needs_edge_kinds,
     with_simulations,
 )
-from gsdm_pyg.diffusion import GraphDiffusion, default_sampler
 from gsdm_pyg.doctor.diagnosing import check_depth
 from gsdm_pyg.evaluation import Evaluation, evaluate
 from gsdm_pyg.graphical_model import GraphicalModel
+from gsdm_pyg.methods import build
 from gsdm_pyg.posterior import (
     MAX_NODES,
     SamplingInterrupted,
@@ -72,9 +72,9 @@ class GSDM(nn.Module):
         backend: Backend = "auto",
     ) -> None:
         super().__init__()
-        self.diffusion = GraphDiffusion(spec, settings, backend)
+        self.diffusion = build(spec, settings, backend)
         num_timesteps = settings.num_timesteps
-        sampler = sampler or default_sampler(spec.variables, num_timesteps)
+        sampler = sampler or self.diffusion.default_sampler()
         self.sampler = sampler.within(num_timesteps)
         self.source: Problem | ProblemFamily | None = None  # what to train on
         self._warned: set[str] = set()  # kinds of warnings given
@@ -121,7 +121,7 @@ class GSDM(nn.Module):
         model.source = source
         largest = graph_of(source.largest(), chosen.graph)
         warning = check_depth(largest, chosen.layers, chosen.graph)
-        if warning is not None:
+        if warning is not None and chosen.method != "vaeac":  # which has no graph
             logger.warning(warning)
         return model
 
@@ -259,7 +259,7 @@ class GSDM(nn.Module):
             settings: Such as `tries=8` or `max_evaluations=100`, see `SearchSettings`,
                 and those of the sampler, as for `sample`.
         """
-        _check_count("num_solutions", num_solutions)
+        check_count("num_solutions", num_solutions)
         seed, names = as_seed(generator), SearchSettings.model_fields
         also = tuple(inspect.signature(self.solve).parameters)[1:-1]
         of_search = {n: v for n, v in settings.items() if n in names}

@@ -19,7 +19,8 @@ from torch import Tensor, nn
 from torch_geometric.data import Batch
 
 from gsdm_pyg.data import ProblemBatches
-from gsdm_pyg.diffusion import GraphDiffusion
+from gsdm_pyg.diffusion.graph_model import GraphModel
+from gsdm_pyg.methods import build
 from gsdm_pyg.problem import Problem, ProblemFamily
 from gsdm_pyg.problem_spec import ProblemSpec
 from gsdm_pyg.settings import DataSettings, ModelSettings, OptimizerSettings
@@ -99,7 +100,7 @@ def forecast(
     spec = ProblemSpec.of(source, model.graph)
     once = model.updated({"self_conditioning": False})
     with torch.random.fork_rng(devices=[]):
-        models = [GraphDiffusion(spec, once.updated({"layers": n})) for n in _DEPTHS]
+        models = [build(spec, once.updated({"layers": n})) for n in _DEPTHS]
         seconds = _seconds_of_steps(models, parts, optimizer, clock)
         saved = [[_saved_bytes(few, part) for few in models] for part in parts]
     weights = [_weight_bytes(diffusion) for diffusion in models]
@@ -158,7 +159,7 @@ def operations(batch: Batch, width: int) -> float:
 
 
 def _seconds_of_steps(
-    models: list[GraphDiffusion],
+    models: list[GraphModel],
     parts: list[Batch],
     optimizer: OptimizerSettings,
     clock: Clock,
@@ -177,7 +178,7 @@ def _seconds_of_steps(
 
 
 def training_step(
-    diffusion: GraphDiffusion, settings: OptimizerSettings = OptimizerSettings()
+    diffusion: GraphModel, settings: OptimizerSettings = OptimizerSettings()
 ) -> Callable[[Batch], None]:
     """A function that does one step of training on a batch."""
     optimizer = build_optimizer(diffusion, settings)
@@ -191,7 +192,7 @@ def training_step(
     return step
 
 
-def _saved_bytes(diffusion: GraphDiffusion, batch: Batch) -> int:
+def _saved_bytes(diffusion: GraphModel, batch: Batch) -> int:
     """What the forward pass keeps for the backward pass, weights excluded."""
     weights = {p.untyped_storage().data_ptr() for p in diffusion.parameters()}
     sizes: dict[int, int] = {}
@@ -208,7 +209,7 @@ def _saved_bytes(diffusion: GraphDiffusion, batch: Batch) -> int:
     return sum(sizes.values())
 
 
-def _weight_bytes(diffusion: GraphDiffusion) -> int:
+def _weight_bytes(diffusion: GraphModel) -> int:
     return sum(p.numel() * p.element_size() for p in diffusion.parameters())
 
 
