@@ -34,6 +34,7 @@ class that derives from `Baseline` and sets `name` is known as soon as it is imp
 """
 
 from gsdm_pyg.baselines.baseline import Baseline, create, names
+from gsdm_pyg.baselines.lmh import LMH
 from gsdm_pyg.baselines.prior import Prior
 
-__all__ = ["Baseline", "Prior", "create", "names"]
+__all__ = ["LMH", "Baseline", "Prior", "create", "names"]
