@@ -20,11 +20,12 @@ Methods without training are a `Baseline`, by name:
 with that seed, if `observe` is the model's. `names()` has all baselines that are known,
 `create(name).check(problem)` raises a ValueError where one cannot solve a problem. A
 class that derives from `Baseline` and sets `name` is known as soon as it is imported;
-`create` imports the package `problems`, which has those of single problems.
+`create` imports `problems.by_hand`, which has those of single problems.
 
 | name | what it is | problems |
 | --- | --- | --- |
 | prior | a draw that ignores what is given | all |
+| marginals | each entry by itself, as from the prior | all |
 | lmh | Lightweight Metropolis-Hastings | programs, BCMF, Sorting, Sudoku |
 | nuts | NUTS by Pyro | continuous programs |
 | kmeans, nmf, greedy | the paper's factorisations by hand | BCMF |
@@ -35,6 +36,7 @@ class that derives from `Baseline` and sets `name` is known as soon as it is imp
 
 from gsdm_pyg.baselines.baseline import Baseline, create, names
 from gsdm_pyg.baselines.lmh import LMH
-from gsdm_pyg.baselines.prior import Prior
+from gsdm_pyg.baselines.nuts import NUTS
+from gsdm_pyg.baselines.prior import Marginals, Prior
 
-__all__ = ["LMH", "Baseline", "Prior", "create", "names"]
+__all__ = ["LMH", "NUTS", "Baseline", "Marginals", "Prior", "create", "names"]

@@ -147,13 +147,14 @@ class Baseline(Settings, ABC):
             full[name] = torch.where(known[name], value, 0).to(dtype)
         generator = keyed_generator(self.name, seed)
         drawn = self.draw(problem, full, known, num_samples, generator)
-        return {
-            name: torch.where(
-                known[name][:, None], full[name][:, None], drawn[name]
-            ).to(full[name].dtype)
-            for name in variables
-            if name in drawn or known[name].all()
-        }
+        samples = {}
+        for name, value in full.items():
+            mask, value = known[name][:, None], value[:, None]  # [B, 1, *shape]
+            if name in drawn:
+                samples[name] = torch.where(mask, value, drawn[name].to(value.dtype))
+            elif mask.all():
+                samples[name] = value.expand(-1, num_samples, *value.shape[2:])
+        return samples
 
 
 def names() -> list[str]:
@@ -173,6 +174,6 @@ def create(name: str, **settings: Any) -> Baseline:
 
 
 def _import_all() -> None:
-    """Import the modules that define baselines; each needs its packages when used."""
-    if find_spec("problems"):
-        import_module("problems")
+    """Import those of single problems, where the package `problems` is at hand."""
+    if find_spec("problems") and find_spec("problems.by_hand"):
+        import_module("problems.by_hand")

@@ -74,7 +74,7 @@ class Conditioned(Handler):
 
     def compute(self, site: Site, value: Tensor) -> Tensor:
         key = site.variable, site.entry or ()
-        given, known = self._entry(self.given, key), self._entry(self.known, key)
+        given, known = self.entry(self.given, key), self.entry(self.known, key)
         if site.variable in self.classes:
             fits = self._condition(value == given)
         else:
@@ -92,10 +92,15 @@ class Conditioned(Handler):
         return torch.where(holds, math.log(certainty), math.log1p(-certainty))
 
     def _with_given(self, key: Key, value: Tensor) -> Tensor:
-        given = self._entry(self.given, key).to(value.dtype)
-        return torch.where(self._entry(self.known, key), given, value)
+        given = self.entry(self.given, key).to(value.dtype)
+        return torch.where(self.entry(self.known, key), given, value)
 
-    def _entry(self, arrays: Arrays, key: Key) -> Tensor:
+    def is_given(self, key: Key) -> bool:
+        """Whether all of what a statement names is given."""
+        return bool(self.entry(self.known, key).all())
+
+    def entry(self, arrays: Arrays, key: Key) -> Tensor:
+        """What a statement names."""
         name, entry = key
         return arrays[name][entry] if entry else arrays[name]
 
