@@ -6,8 +6,9 @@ With b the latent nodes, it maximises
 
 and draws z from p(z | x_{1-b}, b), then x_b. The networks are those of the authors'
 code for mixed tables: leaky ReLUs with skip connections, from the prior network to the
-decoder too. Real numbers are Gaussian with a standard deviation of their own (their
-code fixes it at 1 and returns means, for imputation), classes categorical.
+decoder too. Classes are categorical. Real numbers are Gaussian with a standard deviation
+of their own, so that samples have the spread of the posterior; the authors' code for
+tables fixes it at 1 and returns means, as it fills in missing values.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ from gsdm_pyg.problem_spec import ProblemSpec
 from gsdm_pyg.settings import ModelSettings, SamplerSettings
 
 _SIGMA_MU, _SIGMA_SIGMA = 1e4, 1e-4  # of the prior's weak regularization
-_MIN_STD_Z, _MIN_STD_X = 1e-3, 1e-2
+_MIN_STD_Z = 1e-3
+_MIN_STD_X = 0.1  # smaller ones let exact numbers drown the gradient of classes
 
 
 class GraphVAEAC(GraphModel):
