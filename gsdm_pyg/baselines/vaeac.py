@@ -6,9 +6,9 @@ With b the latent nodes, it maximises
 
 and draws z from p(z | x_{1-b}, b), then x_b. The networks are those of the authors'
 code for mixed tables: leaky ReLUs with skip connections, from the prior network to the
-decoder too. Classes are categorical. Real numbers are Gaussian with a standard deviation
+decoder too. Classes are categorical. Real numbers are Gaussian with standard deviations
 of their own, so that samples have the spread of the posterior; the authors' code for
-tables fixes it at 1 and returns means, as it fills in missing values.
+tables fixes them at 1 and returns means, as it fills in missing values.
 """
 
 from __future__ import annotations

@@ -59,9 +59,7 @@ class KMeans(Factorization):
         cluster = _sklearn("cluster")
         (m, n), used = E.shape, min(k, E.shape[1])
         with warnings.catch_warnings():
-            warnings.simplefilter(
-                "ignore"
-            )  # fewer columns differ than clusters are due
+            warnings.simplefilter("ignore")  # on fewer different columns than clusters
             found = cluster.KMeans(used, n_init=10, random_state=seed).fit(E.T)
         A, R = np.zeros((m, k)), np.zeros((k, n), np.int64)
         A[:, :used] = found.cluster_centers_.T

@@ -34,9 +34,8 @@ def pair():
 @pytest.mark.slow
 def test_a_positive_rate_has_its_conjugate_posterior():
     given = {"y": torch.tensor([1, 3, 2, 0]), "shares": torch.tensor([0.5, 0.3, 0.2])}
-    rate = NUTS(warmup=100, chains=1).sample(counts(n=4), given, 300, generator=0)[
-        "rate"
-    ]
+    found = NUTS(warmup=100, chains=1).sample(counts(n=4), given, 300, generator=0)
+    rate = found["rate"]
     assert rate.mean().item() == pytest.approx(8 / 5, abs=0.2)
     assert rate.std().item() == pytest.approx(8**0.5 / 5, rel=0.25)
     assert rate.min() > 0

@@ -67,7 +67,7 @@ def test_a_regressor_reaches_the_mean_of_a_linear_gaussian_model(edges):
     model = GSDM.from_problem(
         PATH, method="regression", edges=edges, width=32, layers=5, embedding="array"
     )
-    model.fit(max_steps=250, batch_size=64)
+    model.fit(max_steps=300, batch_size=128)
     truth = PATH.sample_batch(64, seeded(1))
     found = model.sample(PATH, {"y": truth["y"]}, 2)["x"]
     assert torch.equal(found[:, 0], found[:, 1])

