@@ -5,10 +5,11 @@ configs, checkpoints, model folders, `GSDM.sample` and `GSDM.evaluate` are the s
 
     GSDM.from_problem(source, method="regression")                    # Regressor + GS
     GSDM.from_problem(source, method="regression", edges="complete")  # Regressor
-    GSDM.from_problem(source, method="vaeac")                         # of one size
+    GSDM.from_problem(source, method="vaeac", embedding="independent")  # of one size
     GSDM.from_problem(source, edges="complete", intermediates="drop") # non-sparse
 
-or in a config `model: {method: vaeac}`.
+or in a config `model: {method: vaeac, embedding: independent}`. docs/baselines.md
+says how each one was checked.
 
 Methods without training are a `Baseline`, by name:
 

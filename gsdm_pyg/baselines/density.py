@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -24,6 +24,7 @@ from gsdm_pyg.programs.errors import ProgramError
 from gsdm_pyg.programs.random_state import seeded
 from gsdm_pyg.programs.sites import Handler, Site, handled_by
 from gsdm_pyg.seeding import keyed_generator
+from gsdm_pyg.variables import Role
 
 Entry = tuple[int, ...]
 Key = tuple[
@@ -74,15 +75,16 @@ class Conditioned(Handler):
 
     def compute(self, site: Site, value: Tensor) -> Tensor:
         key = site.variable, site.entry or ()
-        given, known = self.entry(self.given, key), self.entry(self.known, key)
+        taken = self._with_given(key, value)
         if site.variable in self.classes:
-            fits = self._condition(value == given)
+            fits = self._condition(value == taken)
         else:
             real = value.to(torch.get_default_dtype())
-            fits = Normal(real, self.softness.noise).log_prob(given.to(real))
-        self.likelihood = self.likelihood + torch.where(known, fits, 0).sum()
-        self.values[key] = self._with_given(key, value).clone()
-        return self.values[key].clone()
+            fits = Normal(real, self.softness.noise).log_prob(taken.to(real))
+        fits = torch.where(self.entry(self.known, key), fits, 0)
+        self.likelihood = self.likelihood + fits.sum()
+        self.values[key] = taken.clone()
+        return taken
 
     def constrain(self, condition: Tensor) -> None:
         self.likelihood = self.likelihood + self._condition(condition).sum()
@@ -92,8 +94,13 @@ class Conditioned(Handler):
         return torch.where(holds, math.log(certainty), math.log1p(-certainty))
 
     def _with_given(self, key: Key, value: Tensor) -> Tensor:
-        given = self.entry(self.given, key).to(value.dtype)
-        return torch.where(self.entry(self.known, key), given, value)
+        given, known = self.entry(self.given, key), self.entry(self.known, key)
+        if known.shape != value.shape:
+            raise ProgramError(
+                f"program() must have {key[0]!r} in the shape of the graph, "
+                f"{tuple(known.shape)} (got {tuple(value.shape)})."
+            )
+        return torch.where(known, given.to(value.dtype), value)
 
     def is_given(self, key: Key) -> bool:
         """Whether all of what a statement names is given."""
@@ -102,14 +109,19 @@ class Conditioned(Handler):
     def entry(self, arrays: Arrays, key: Key) -> Tensor:
         """What a statement names."""
         name, entry = key
+        if name not in arrays:
+            raise ProgramError(
+                f"program() has the variables of the graph, {', '.join(arrays)} "
+                f"(got {name!r})."
+            )
         return arrays[name][entry] if entry else arrays[name]
 
 
 class FromPrior(Conditioned):
     """Draws what is not known, and remembers the distributions."""
 
-    def __init__(self, *arguments: object) -> None:
-        super().__init__(*arguments)  # type: ignore[arg-type]
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
         self.priors: dict[Key, Distribution] = {}
 
     def propose(self, key: Key, prior: Distribution, shape: torch.Size) -> Tensor:
@@ -120,8 +132,8 @@ class FromPrior(Conditioned):
 class Fixed(Conditioned):
     """Takes every draw from values that are known already."""
 
-    def __init__(self, drawn: Mapping[Key, Tensor], *arguments: object) -> None:
-        super().__init__(*arguments)  # type: ignore[arg-type]
+    def __init__(self, drawn: Mapping[Key, Tensor], *arguments: Any) -> None:
+        super().__init__(*arguments)
         self.drawn = drawn
 
     def propose(self, key: Key, prior: Distribution, shape: torch.Size) -> Tensor:
@@ -151,38 +163,55 @@ def joined(values: Mapping[Key, Tensor]) -> dict[str, Tensor]:
 def check_program(problem: Problem) -> FromPrior:
     """A run of the problem's program with nothing given, if it has a density.
 
-    Raises an error if the problem has no program, or one with draws without a name.
+    Raises an error where the variables are not those of the graph, and where a draw has
+    no name.
     """
-    graph = graph_of(problem)
-    nothing = {v.name: torch.zeros(v.shape) for v in graph.variables.values()}
+    variables = graph_of(problem).variables.values()
+    nothing = {v.name: torch.zeros(v.shape) for v in variables}
     known = {name: value.bool() for name, value in nothing.items()}
-    arguments = nothing, known, classes_of(problem), Softness(1.0, 0.5)
-    first = FromPrior(*arguments)
+    given = nothing, known, classes_of(problem), Softness(1.0, 0.9)
     with torch.no_grad(), seeded(keyed_generator("density")):
+        first = FromPrior(*given)
         run_program(problem, first)
-        again = Fixed(first.values, *arguments)  # by other random numbers
+        again = Fixed(first.values, *given)  # by other random numbers
         run_program(problem, again)
-    for kind in ("values", "log_prob"):
-        for key, value in getattr(first, kind).items():
-            if not torch.equal(value, getattr(again, kind)[key]):
-                raise ProgramError(
-                    f"The density of {problem} is not known: name all of its draws by "
-                    f"sample() or observe() ({key[0]} follows from one without a name)."
-                )
+    named = {name for name, _ in first.values}
+    for v in variables:
+        if v.name not in named and v.role is not Role.INTERMEDIATE:
+            raise ProgramError(
+                f"program() of {problem} must have the variables of its graph: add "
+                f"{v.name!r} (got {', '.join(named) or 'none'})."
+            )
+    pairs = [(torch.as_tensor(first.likelihood), torch.as_tensor(again.likelihood))]
+    pairs += [(value, again.values[key]) for key, value in first.values.items()]
+    pairs += [(value, again.log_prob[key]) for key, value in first.log_prob.items()]
+    if not all(torch.equal(one, other) for one, other in pairs):
+        raise ProgramError(
+            f"The density of {problem} is not known: name all of its draws by sample() "
+            "or observe() (got values that follow from one without a name)."
+        )
     return first
 
 
-def check_whole_events(
-    problem: Problem, sites: Mapping[Key, Tensor], known: Arrays
-) -> None:
-    """Reject a vector that one distribution draws and of which a part is given.
+def check_whole(problem: Problem, program: FromPrior, known: Arrays) -> None:
+    """Reject what the program cannot condition on.
+
+    That is a part of a vector that one distribution draws as a whole, and intermediate
+    variables that the program does not name.
 
     Args:
-        problem: The problem, for the error.
-        sites: The log-probability of each draw, without its event's axes.
+        problem: The problem, for errors.
+        program: A run of its program.
         known: A boolean array [B, *shape] per variable.
     """
-    for key, log_prob in sites.items():
+    named = {name for name, _ in program.values}
+    for name, mask in known.items():
+        if mask.any() and name not in named:
+            raise ValueError(
+                f"The program of {problem} does not name {name!r}: name it by let() to "
+                "give its value (got some of its values)."
+            )
+    for key, log_prob in program.log_prob.items():
         part = known_entry(known, key)  # [B, *shape of the draw]
         rows = part.reshape(len(part), *log_prob.shape, -1)
         if (rows.any(-1) != rows.all(-1)).any():

@@ -16,7 +16,7 @@ from gsdm_pyg.baselines.density import (
     FromPrior,
     Key,
     check_program,
-    check_whole_events,
+    check_whole,
     classes_of,
     joined,
     run_program,
@@ -57,7 +57,7 @@ class NUTS(ProgramBaseline):
         num_samples: int,
         generator: torch.Generator,
     ) -> Mapping[str, Tensor]:
-        check_whole_events(problem, check_program(problem).log_prob, known)
+        check_whole(problem, check_program(problem), known)
         chains = min(self.chains, num_samples)
         sizes = [len(part) for part in torch.arange(num_samples).chunk(chains)]
         drawn: list[dict[str, Tensor]] = []

@@ -28,4 +28,11 @@ class ProgramBaseline(Baseline):
         return Softness(self.noise, self.certainty)
 
     def check(self, problem: Problem) -> None:
+        """Raise a ValueError unless the problem has a program with a density."""
+        if type(problem).program is Problem.program:
+            raise ValueError(
+                f"{self.name} runs the program of a problem: define program(self) in "
+                f"{type(problem).__name__}, with the statements sample, let, observe "
+                "and factor (got none)."
+            )
         check_program(problem)

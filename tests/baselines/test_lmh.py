@@ -129,7 +129,7 @@ def test_several_samples_of_a_chain_are_its_states_in_turn():
 
 
 def test_chains_that_run_in_turn_reach_the_same_posterior(monkeypatch):
-    monkeypatch.setattr("gsdm_pyg.baselines.lmh.can_vectorize", lambda *_: False)
+    monkeypatch.setattr("gsdm_pyg.baselines.chains.can_vectorize", lambda *_: False)
     lmh = LMH(warmup=40, chains=100)
     found = lmh.sample(classes(), {"any": 1}, 100, generator=0)
     a = sum(share for state, share in exact_classes().items() if state[0])
@@ -156,8 +156,54 @@ def test_draws_without_a_name_are_rejected():
         x = Uniform(0, 1).sample((2,))
         let("y", 2 * x, role="latent")
 
-    with pytest.raises(ProgramError, match=r"name all of its draws .*\(y follows"):
+    with pytest.raises(ProgramError, match=r"name all of its draws by sample\(\)"):
         LMH().sample(unnamed())
+
+
+def test_conditions_on_draws_without_a_name_are_rejected():
+    @program(positions={})
+    def unnamed():
+        x = sample("x", Bernoulli(0.5), 20)
+        factor(x == Bernoulli(0.5).sample((20,)))
+
+    with pytest.raises(ProgramError, match=r"name all of its draws by sample\(\)"):
+        LMH().sample(unnamed())
+
+
+def test_a_program_must_have_the_variables_of_the_graph():
+    class Other(StateSpace, register=False):
+        def program(self):
+            sample("x", Normal(0.0, 1.0), self.steps + 1)
+
+    class Another(StateSpace, register=False):
+        def program(self):
+            sample("z", Normal(0.0, 1.0), self.steps)
+
+    with pytest.raises(ProgramError, match=r"'x' in the .*\(3,\) \(got \(4,\)\)"):
+        LMH().sample(Other(steps=3))
+
+    class Fewer(StateSpace, register=False):
+        def program(self):
+            sample("x", Normal(0.0, 1.0), self.steps)
+
+    with pytest.raises(ProgramError, match=r"of the graph, x, y \(got 'z'\)"):
+        LMH().sample(Another(steps=3))
+    with pytest.raises(ProgramError, match=r"add 'y' \(got x\)"):
+        LMH().sample(Fewer(steps=3))
+
+
+def test_results_without_a_name_cannot_be_given():
+    @program(intermediates="all")
+    def total():
+        x = sample("x", Normal(0.0, 1.0), 2)
+        observe("y", Normal((2 * x).sum(), 1.0))
+
+    graph = total().graphical_model()
+    (unnamed,) = (n for n, v in graph.variables.items() if v.shape == (2,) and n != "x")
+    lmh = LMH(warmup=3)
+    assert unnamed not in lmh.sample(total(), {"y": 1.0})
+    with pytest.raises(ValueError, match=r"does not name .*by let\(\)"):
+        lmh.sample(total(), {unnamed: torch.ones(2)})
 
 
 def test_a_vector_is_given_whole_or_not_at_all():
@@ -175,8 +221,10 @@ def test_a_vector_is_given_whole_or_not_at_all():
 
 def test_a_problem_without_a_program_is_rejected():
     for problem in (StateSpace(steps=3), HierarchicalBCMF(m=2, n=2, k=2)):
-        with pytest.raises(TypeError, match=r"has no program.*define program\(self\)"):
+        with pytest.raises(ValueError, match=r"define program\(self\) in .*\(got none"):
             LMH().sample(problem)
+        with pytest.raises(TypeError, match=r"has no program.*\(got none\)"):
+            problem.program()
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ def trained():
         width=64,
         layers=3,
     )
-    return model.fit(max_steps=1500, batch_size=256)
+    return model.fit(max_steps=1000, batch_size=256)
 
 
 @pytest.mark.slow
