@@ -21,6 +21,7 @@ from gsdm_pyg.data import (
     needs_edge_kinds,
     with_simulations,
 )
+from gsdm_pyg.diffusion import GraphDiffusion
 from gsdm_pyg.doctor.diagnosing import check_depth
 from gsdm_pyg.evaluation import Evaluation, evaluate
 from gsdm_pyg.graphical_model import GraphicalModel
@@ -259,6 +260,12 @@ class GSDM(nn.Module):
             settings: Such as `tries=8` or `max_evaluations=100`, see `SearchSettings`,
                 and those of the sampler, as for `sample`.
         """
+        diffusion, method = self.diffusion, self.settings.method
+        if not isinstance(diffusion, GraphDiffusion) or method != "diffusion":
+            raise ValueError(
+                "solve() follows the estimates of a diffusion on its way: draw by "
+                f"sample() instead (got a model of method={method!r})."
+            )
         check_count("num_solutions", num_solutions)
         seed, names = as_seed(generator), SearchSettings.model_fields
         also = tuple(inspect.signature(self.solve).parameters)[1:-1]
@@ -268,7 +275,7 @@ class GSDM(nn.Module):
         sampler = self._sampler(of_sampler, (*also, *names))
         values, known, several = self._check_given(problem, given)
         solutions = solve(
-            self.diffusion,
+            diffusion,
             problem,
             values,
             known,

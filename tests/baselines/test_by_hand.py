@@ -17,7 +17,7 @@ from problems.by_hand.factorization import (
     _bounded_least_squares,
     _rmse,
 )
-from problems.sudoku_grids import count_solutions
+from problems.sudoku_search import count_solutions
 from tests.helpers import seeded
 
 

@@ -289,6 +289,13 @@ def test_every_weight_of_a_trained_method_has_a_gradient(settings):
     assert without == []
 
 
+@pytest.mark.parametrize("settings", TRAINED, ids=str)
+def test_only_a_diffusion_solves(settings):
+    model = tiny_model(SMALL, layers=4, **settings)
+    with pytest.raises(ValueError, match=rf"got a model of .*{settings['method']}"):
+        model.solve(SMALL, {"E": torch.zeros(2, 3)})
+
+
 def test_a_vaeac_says_what_it_needs():
     with pytest.raises(ValueError, match=r"embedding='independent' \(got 'exchangeab"):
         GSDM.from_problem(SMALL, method="vaeac")
