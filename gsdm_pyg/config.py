@@ -60,7 +60,19 @@ class Config(TrainingSettings):
 
 def load_config(path: str | Path, overrides: Sequence[str] = ()) -> Config:
     """Read a YAML file, apply overrides `a.b=value` and validate the result."""
-    path = Path(path)
+    values = read_yaml(Path(path))
+    if "rows" in values:
+        raise SettingsError(
+            f"{path} has several rows: name one with --row, or make all of them by "
+            f"`python -m gsdm_pyg reproduce {path}` (got no --row)."
+        )
+    for override in overrides:
+        apply_override(values, override)
+    return parse_config(values)
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """The sections of a YAML file."""
     if not path.is_file():
         near = sorted(str(p) for p in path.parent.glob("*.yaml"))
         hint = f" There: {', '.join(near)}." if near else ""
@@ -75,9 +87,7 @@ def load_config(path: str | Path, overrides: Sequence[str] = ()) -> Config:
         raise SettingsError(
             f"{path} must hold sections such as 'problem:' and 'model:'."
         )
-    for override in overrides:
-        _apply(values, override)
-    return parse_config(values)
+    return values
 
 
 def parse_config(values: dict[str, Any]) -> Config:
@@ -102,7 +112,8 @@ def parse_config(values: dict[str, Any]) -> Config:
     return config
 
 
-def _apply(values: dict[str, Any], override: str) -> None:
+def apply_override(values: dict[str, Any], override: str) -> None:
+    """Change one value by a text such as model.layers=6."""
     dotted, equals, text = override.partition("=")
     keys = dotted.split(".")
     if not equals or not all(keys):

@@ -54,8 +54,7 @@ class Evaluation:
     def figures(self, count: int) -> list[Figure]:
         """Pictures of the first `count` answers."""
         answers = zip(self.samples, self.truths, self.observed, strict=True)
-        plot = self.problem.plot
-        return [_with_observed(plot, *answer) for answer in islice(answers, count)]
+        return [plot_of(self.problem, *answer) for answer in islice(answers, count)]
 
     def save_pictures(self, count: int, folder: Path, tag: str) -> None:
         """Draw the first `count` answers as `folder`/bcmf-m8-n8-k4-<tag>-<i>.png."""
@@ -143,9 +142,19 @@ def prior_metrics(
     observe: Observe = "roles",
 ) -> dict[str, float]:
     """Metrics of answers that ignore what is given, on the instances of `evaluate`."""
+    return problem.summary(prior_scores(problem, num_instances, seed, observe))
+
+
+def prior_scores(
+    problem: Problem,
+    num_instances: int = 64,
+    seed: int = 0,
+    observe: Observe = "roles",
+) -> list[dict[str, float]]:
+    """The same for each instance: draws from the prior, scored as answers."""
     truths, observed, generator = _draw(problem, num_instances, seed, observe)
     samples = [simulate_one(problem, generator) for _ in truths]
-    return problem.summary(_scores(problem, samples, truths, observed))
+    return _scores(problem, samples, truths, observed)
 
 
 def label(problem: Problem) -> str:
@@ -187,8 +196,24 @@ def _scores(
 ) -> list[dict[str, float]]:
     """The problem's metrics of each instance."""
     answers = zip(samples, truths, observed, strict=True)
-    scores = [_with_observed(problem.metrics, *answer) for answer in answers]
+    scores = [metrics_of(problem, *answer) for answer in answers]
     return check_scores(Method("metrics", problem), scores)
+
+
+def metrics_of(
+    problem: Problem, sample: Arrays, truth: Arrays, observed: Arrays
+) -> dict[str, float]:
+    """The problem's metrics of one sample, given what `observed` marks of the truth."""
+    scores: dict[str, float] = _with_observed(problem.metrics, sample, truth, observed)
+    return scores
+
+
+def plot_of(
+    problem: Problem, sample: Arrays, truth: Arrays, observed: Arrays
+) -> Figure:
+    """The problem's picture of one sample."""
+    figure: Figure = _with_observed(problem.plot, sample, truth, observed)
+    return figure
 
 
 def _with_observed(

@@ -1,4 +1,4 @@
-"""Command line: train a config, evaluate a model folder, sample from it."""
+"""Command line: train a config, evaluate a model folder, reproduce a figure."""
 
 from __future__ import annotations
 
@@ -31,12 +31,30 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _run(arguments: Sequence[str] | None) -> None:
     from lightning.fabric.utilities.exceptions import MisconfigurationException
 
-    from gsdm_pyg.cli import calibrate, compile, doctor, evaluate, report, sample, train
+    from gsdm_pyg.cli import (
+        calibrate,
+        compile,
+        doctor,
+        evaluate,
+        report,
+        reproduce,
+        sample,
+        train,
+    )
     from gsdm_pyg.training import TrainingDiverged
 
     parser = argparse.ArgumentParser(prog="gsdm", description=__doc__)
     commands = parser.add_subparsers(required=True)
-    for command in (train, evaluate, sample, calibrate, report, doctor, compile):
+    for command in (
+        train,
+        evaluate,
+        sample,
+        calibrate,
+        report,
+        doctor,
+        compile,
+        reproduce,
+    ):
         command.add_parser(commands)
     # argparse wants all positional arguments together; here options may come between.
     options, rest = parser.parse_known_args(arguments)

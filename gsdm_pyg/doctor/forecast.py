@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from statistics import mean, median
 from typing import Any
 
@@ -102,7 +103,10 @@ def forecast(
     with torch.random.fork_rng(devices=[]):
         models = [build(spec, once.updated({"layers": n})) for n in _DEPTHS]
         seconds = _seconds_of_steps(models, parts, optimizer, clock)
-        saved = [[_saved_bytes(few, part) for few in models] for part in parts]
+        saved = [
+            [saved_bytes(partial(few.loss, part), few.parameters()) for few in models]
+            for part in parts
+        ]
     weights = [_weight_bytes(diffusion) for diffusion in models]
     works = [operations(part, model.width) for part in parts]
     # Backward counts as two passes. Half of the steps have one more for the estimate.
@@ -192,20 +196,25 @@ def training_step(
     return step
 
 
-def _saved_bytes(diffusion: GraphModel, batch: Batch) -> int:
-    """What the forward pass keeps for the backward pass, weights excluded."""
-    weights = {p.untyped_storage().data_ptr() for p in diffusion.parameters()}
+def saved_bytes(compute: Callable[[], Any], without: Iterable[Tensor] = ()) -> int:
+    """What a forward pass keeps for the backward pass.
+
+    Args:
+        compute: Does the forward pass and returns what to differentiate.
+        without: Tensors not to count, such as weights.
+    """
+    excluded = {tensor.untyped_storage().data_ptr() for tensor in without}
     sizes: dict[int, int] = {}
 
     def record(saved: Tensor) -> Tensor:
         storage = saved.untyped_storage()
-        if storage.data_ptr() not in weights:
+        if storage.data_ptr() not in excluded:
             sizes[storage.data_ptr()] = storage.nbytes()
         return saved
 
     with torch.autograd.graph.saved_tensors_hooks(record, lambda saved: saved):
-        loss = diffusion.loss(batch)  # keeps the tensors, and so their addresses, alive
-    del loss
+        result = compute()  # keeps the tensors, and so their addresses, alive
+    del result
     return sum(sizes.values())
 
 

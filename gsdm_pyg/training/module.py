@@ -165,6 +165,7 @@ class Training(L.LightningModule):
         if self.interruption.requested(self.trainer):
             return
         problem, settings = self.problems[number], self.settings.evaluation
+        minutes = self.timer.time_elapsed() / 60
         result = evaluate(
             self.diffusion,
             problem,
@@ -175,6 +176,7 @@ class Training(L.LightningModule):
         for name, value in result.metrics.items():
             key = f"{label(problem)}/{name}"
             self.log(key, value, sync_dist=True, batch_size=1, prog_bar=number == 0)
+        self.log("minutes", minutes, batch_size=1)
         if self.picture_dir is not None and self.trainer.is_global_zero:
             tag = f"step{self.trainer.global_step}"
             result.save_pictures(settings.pictures, self.picture_dir, tag)
