@@ -43,6 +43,8 @@ class AtScale(Settings):
     """Sections of the config."""
     points: Named = Field(default_factory=dict)
     """The points of the panel, in place of those of the panel itself."""
+    rows: Named = Field(default_factory=dict)
+    """What rows change further at this scale; for panels."""
     grid: dict[str, list[int]] = Field(default_factory=dict)
     """Sizes by name: all of their combinations are evaluated."""
     seeds: list[NonNegativeInt] = Field(default_factory=list)
@@ -162,7 +164,8 @@ def load_figure(path: str | Path) -> FigureFile:
         )
     figure = FigureFile.parse(values)
     for title, panel in figure.panels.items():
-        named = [*panel.rows, *panel.without]
+        scaled = [*panel.laptop.rows, *panel.paper.rows]
+        named = [*panel.rows, *panel.without, *scaled]
         check_names(f"panels.{title}: row", named, figure.rows)
     for claim in figure.claims:
         than = [claim.than] if isinstance(claim.than, str) else []

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch_geometric.data import Batch
 
 from gsdm_pyg.data import ProblemBatches
-from gsdm_pyg.diffusion import GraphDiffusion
+from gsdm_pyg.diffusion.graph_model import GraphModel
 from gsdm_pyg.model import GSDM
 from gsdm_pyg.nn import StructuredAttentionConv
 from gsdm_pyg.paper.data import Data
@@ -132,7 +132,7 @@ def mask_of(problem: Problem, options: GraphOptions) -> Tensor:
 
 
 def learned_attention(
-    diffusion: GraphDiffusion, batch: Batch, generator: torch.Generator
+    diffusion: GraphModel, batch: Batch, generator: torch.Generator
 ) -> Tensor:
     """The attention weights [L H, B, n, n] in a training step on graphs of one size.
 
@@ -141,11 +141,8 @@ def learned_attention(
         batch: B graphs of n nodes.
         generator: Noise and noise levels.
     """
-    layers = [
-        m
-        for m in diffusion.denoiser.modules()
-        if isinstance(m, StructuredAttentionConv)
-    ]
+    modules = diffusion.modules()
+    layers = [m for m in modules if isinstance(m, StructuredAttentionConv)]
     inputs: dict[StructuredAttentionConv, tuple[Any, dict[str, Any]]] = {}
 
     def note(layer: Any, args: Any, named: dict[str, Any]) -> None:

@@ -93,17 +93,16 @@ def markdown_table(lines: Sequence[Cells]) -> str:
 
 
 def _links(records: Sequence[Record], folder: Path, runs: Path) -> str:
-    """The runs: links, if their folders are below the page's, and else names."""
+    """The runs: links to their folders below the page's, and names of others."""
     names = {record["key"]: _place(record) for record in records}
     if not names:
         return ""
     inside = runs.resolve().is_relative_to(folder.resolve())
-    listed = [
-        f"[{place}]({os.path.relpath(runs / key, folder)})"
-        if inside
-        else f"{place}: {key}"
-        for key, place in names.items()
-    ]
+    listed = []
+    for key, place in names.items():
+        linked = inside and (runs / key).is_dir()
+        target = os.path.relpath(runs / key, folder)
+        listed.append(f"[{place}]({target})" if linked else f"{place}: {key}")
     head = "<details><summary>Runs and their folders</summary>"
     return "\n".join([head, "", *(f"- {text}" for text in listed), "", "</details>"])
 

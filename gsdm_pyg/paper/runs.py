@@ -179,7 +179,8 @@ def _all_runs(
                 if row in panel.without:
                     continue
                 values: dict[str, Any] = {}
-                for layer in (*layers, change, difference, panel.rows.get(row, {})):
+                further = (panel.rows.get(row, {}), at_panel.rows.get(row, {}))
+                for layer in (*layers, change, difference, *further):
                     merge(values, layer)
                 baseline = _baseline(values.pop("baseline", None))
                 for text in overrides:

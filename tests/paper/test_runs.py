@@ -23,7 +23,7 @@ def test_every_combination_is_one_run_with_its_own_place(tmp_path):
 
 
 def test_the_more_specific_difference_wins(tmp_path):
-    models = [{"width": 4 + 4 * number} for number in range(11)]
+    models = [{"width": 4 + 4 * number} for number in range(12)]
     at = [{"model": model} for model in models]  # from the least specific on
     sections = {
         "common": {"base": at[0], "laptop": {"base": at[1]}},
@@ -33,7 +33,11 @@ def test_the_more_specific_difference_wins(tmp_path):
         "metric": "rmse",
         "settings": "mine",
         "base": at[6],
-        "laptop": {"base": at[7], "points": {"here": at[8]}},
+        "laptop": {
+            "base": at[7],
+            "points": {"here": at[8]},
+            "rows": {"kept": at[11]},
+        },
         "rows": {"kept": at[10]},
     }
     changes = {
