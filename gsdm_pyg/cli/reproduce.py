@@ -11,6 +11,7 @@ from typing import Any, get_args
 from gsdm_pyg.paper.budget import Expected, expect
 from gsdm_pyg.paper.data import Data
 from gsdm_pyg.paper.figure_file import Scale, load_figure
+from gsdm_pyg.paper.index import write_index
 from gsdm_pyg.paper.jobs import Job, Stopped
 from gsdm_pyg.paper.making import collect, jobs_of, stem_of, write
 from gsdm_pyg.paper.page import verdicts, wrap
@@ -87,6 +88,7 @@ def run(options: argparse.Namespace) -> None:
             stem = stem_of(path, options.scale)
             data = Data.load(options.out / f"{stem}.json", load_figure(path))
             _write(data, stem, options.out, folder)
+            write_index(options.out, path.parent)
             continue
         figure, runs = load_runs(path, options.scale, options.row, options.overrides)
         jobs = jobs_of(figure, runs)
@@ -100,10 +102,11 @@ def run(options: argparse.Namespace) -> None:
             sys.exit(128 + stopped.signal)
         done &= all(is_done(job, folder) for job in jobs)
         _, all_runs = load_runs(path, options.scale, (), options.overrides)
-        data, stem = collect(figure, all_runs, options.scale, folder), ""
+        data = collect(figure, all_runs, options.scale, folder)
         stem = stem_of(path, options.scale)
         data.save(options.out / f"{stem}.json")
         _write(data, stem, options.out, folder)
+        write_index(options.out, path.parent)
     if options.forecast:
         _print_total(expected, options.lanes)
     elif not done:

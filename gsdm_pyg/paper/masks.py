@@ -110,7 +110,7 @@ class AttentionJob:
         batches = ProblemBatches(problem, options=own, batch_size=_INSTANCES, seed=seed)
         generator = keyed_generator("attention", seed)
         weights = learned_attention(model.diffusion, batches.batch(0), generator)
-        shares = (weights * mask[:, None, :, :]).sum(-1).mean(-1)  # [L H, B]
+        shares = (weights * mask).sum(-1).mean(-1)  # [L H, B]
         order = shares.mean(1).argsort(descending=True)[:_HEADS]
         heads = weights.mean(1)[order]  # [heads, n, n]
         off = 1 - mask.double().mean().item()
