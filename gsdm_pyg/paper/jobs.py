@@ -215,8 +215,9 @@ def read_curve(folder: Path, problem: str) -> dict[str, list[float]]:
     for file in sorted(files, key=lambda f: int(f.parent.name.partition("_")[2])):
         with open(file, newline="") as lines:
             found = [row for row in csv.DictReader(lines) if row.get("minutes")]
-        first = min((int(row["step"]) for row in found), default=0)
-        rows = {step: row for step, row in rows.items() if step < first}
+        if found:
+            first = int(found[0]["step"])
+            rows = {step: row for step, row in rows.items() if step < first}
         for row in found:
             values = {"minutes": float(row["minutes"])}
             for name, text in row.items():
