@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+import torch
+
 from gsdm_pyg.baselines import create
 from gsdm_pyg.evaluation import Evaluation, label, prior_scores
 from gsdm_pyg.experiment import Experiment
@@ -126,7 +128,7 @@ class EvaluationJob:
 
     def run(self, runs: Path) -> Result:
         config = self.place.config
-        model = GSDM.from_pretrained(model_folder(self.place, runs))
+        model = load_model(self.place, runs)
         chosen = config.evaluation.sampler.model_dump(exclude_unset=True)
         start = time.perf_counter()
         with PeakMemory() as memory:
@@ -185,6 +187,13 @@ def model_folder(place: Run, runs: Path) -> Path:
     if place.pretrained is not None:
         return Path(place.pretrained)
     return runs / place.key / "model"
+
+
+def load_model(place: Run, runs: Path) -> GSDM:
+    """The model of a run, on the device that its config asks for."""
+    wanted = place.config.trainer.accelerator in ("auto", "gpu", "cuda")
+    device = "cuda" if wanted and torch.cuda.is_available() else "cpu"
+    return GSDM.from_pretrained(model_folder(place, runs), map_location=device)
 
 
 def scores_of(result: Evaluation, seed: int) -> Result:

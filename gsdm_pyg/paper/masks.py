@@ -17,11 +17,10 @@ from torch_geometric.data import Batch
 
 from gsdm_pyg.data import ProblemBatches
 from gsdm_pyg.diffusion.graph_model import GraphModel
-from gsdm_pyg.model import GSDM
 from gsdm_pyg.nn import StructuredAttentionConv
 from gsdm_pyg.paper.data import Data
 from gsdm_pyg.paper.figure_file import FigureFile
-from gsdm_pyg.paper.jobs import Job, Result, TrainingJob, model_folder
+from gsdm_pyg.paper.jobs import Job, Result, TrainingJob, load_model, model_folder
 from gsdm_pyg.paper.runs import Run, content_key
 from gsdm_pyg.problem import Problem, graph_of
 from gsdm_pyg.seeding import keyed_generator
@@ -102,14 +101,15 @@ class AttentionJob:
         attention has.
         """
         config = self.place.config
-        model = GSDM.from_pretrained(model_folder(self.place, runs))
+        model = load_model(self.place, runs)
         problem = config.problem.source().largest()
         own = config.model.graph
         mask = mask_of(problem, own.updated({"edges": "structured"}))
         seed = config.seed
         batches = ProblemBatches(problem, options=own, batch_size=_INSTANCES, seed=seed)
+        batch = batches.batch(0).to(next(model.parameters()).device)
         generator = keyed_generator("attention", seed)
-        weights = learned_attention(model.diffusion, batches.batch(0), generator)
+        weights = learned_attention(model.diffusion, batch, generator).cpu()
         shares = (weights * mask).sum(-1).mean(-1)  # [L H, B]
         order = shares.mean(1).argsort(descending=True)[:_HEADS]
         heads = weights.mean(1)[order]  # [heads, n, n]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,15 +14,21 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from gsdm_pyg.evaluation import metrics_of, plot_of
-from gsdm_pyg.model import GSDM
 from gsdm_pyg.paper.data import Data, Record
 from gsdm_pyg.paper.figure_file import FigureFile
-from gsdm_pyg.paper.jobs import Job, Result, TrainingJob, by_metric, model_folder
+from gsdm_pyg.paper.jobs import (
+    Job,
+    Result,
+    TrainingJob,
+    by_metric,
+    load_model,
+    model_folder,
+)
 from gsdm_pyg.paper.runs import Run, content_key
 from gsdm_pyg.problem import Problem
 from gsdm_pyg.registry import resolve_problem
 from gsdm_pyg.seeding import keyed_generator
-from gsdm_pyg.simulate import simulate_one
+from gsdm_pyg.simulate import simulate
 
 _SHOWN = 2  # samples of each instance, in the picture
 _DRAWN = 3  # instances in the picture
@@ -41,7 +47,10 @@ def samples_jobs(figure: FigureFile, runs: Sequence[Run]) -> list[Job]:
 
 @dataclass(frozen=True)
 class SamplesJob:
-    """Several samples of each of some instances, scored one by one."""
+    """Several samples of each of some instances, scored one by one.
+
+    Something must be given of the problem.
+    """
 
     place: Run
     problem: Problem
@@ -70,40 +79,40 @@ class SamplesJob:
         the problem can tell.
         """
         config, problem = self.place.config, self.problem
-        model = GSDM.from_pretrained(model_folder(self.place, runs))
+        model = load_model(self.place, runs)
         chosen = config.evaluation.sampler.model_dump(exclude_unset=True)
         generator = keyed_generator("samples", config.seed)
+        count = config.evaluation.final_instances
+        truths = simulate(problem, count, generator)
+        known = problem.observe_batch(count, generator, model.settings.observe)
+        others = simulate(problem, count, generator)  # answers that ignore the question
+        given = {
+            name: torch.where(known[name], truths[name].double(), torch.nan)
+            for name in truths
+            if known[name].any()
+        }
+        drawn = model.sample(
+            problem, given, self.num_samples, generator=generator, **chosen
+        )
         scores, prior = [], []
         examples: list[dict[str, Any]] = []
-        for _ in range(config.evaluation.final_instances):
-            truth = simulate_one(problem, generator)
-            known = problem.observe(generator, model.settings.observe)
-            given = {
-                name: torch.where(known[name], value.double(), torch.nan)
-                for name, value in truth.items()
-                if known[name].any()
-            }
-            drawn = model.sample(
-                problem, given, self.num_samples, generator=generator, **chosen
-            )
-            each = [
-                {name: array[i] for name, array in drawn.items()}
-                for i in range(self.num_samples)
-            ]
-            scored = [metrics_of(problem, sample, truth, known) for sample in each]
+        for i in range(count):
+            truth, asked, other = (_at(part, i) for part in (truths, known, others))
+            samples = _at(drawn, i)
+            each = [_at(samples, j) for j in range(self.num_samples)]
+            scored = [metrics_of(problem, sample, truth, asked) for sample in each]
             score = problem.summary(scored)
             if hasattr(problem, "distinct"):
-                distinct = problem.distinct(drawn)
+                distinct = problem.distinct(samples)
                 score["repeated"] = 1 - distinct / self.num_samples
             scores.append(score)
-            ignorant = simulate_one(problem, generator)
-            prior.append(metrics_of(problem, ignorant, truth, known))
+            prior.append(metrics_of(problem, other, truth, asked))
             if len(examples) < _DRAWN:
                 arrays = [_listed(sample) for sample in each[:_SHOWN]]
                 examples.append(
                     {
                         "truth": _listed(truth),
-                        "known": _listed(known),
+                        "known": _listed(asked),
                         "samples": arrays,
                     }
                 )
@@ -151,6 +160,11 @@ def _rasterized(figure: Figure) -> np.ndarray[Any, Any]:
     canvas = FigureCanvasAgg(figure)
     canvas.draw()
     return np.asarray(canvas.buffer_rgba()).copy()
+
+
+def _at(arrays: Mapping[str, Tensor], index: int) -> dict[str, Tensor]:
+    """One of several instances."""
+    return {name: array[index] for name, array in arrays.items()}
 
 
 def _listed(arrays: dict[str, Tensor]) -> dict[str, Any]:
