@@ -59,7 +59,7 @@ def _training(job: TrainingJob, seconds: _Seconds) -> Expected:
     limits: list[float] = []
     if config.trainer.max_time is not None:
         limits.append(seconds_of(config.trainer.max_time))
-    problem = config.problem.source(config.evaluation.problems[0]).largest()
+    problem = job.place.problem()
     if config.trainer.max_steps is not None:
         during = 0.0
         if config.evaluation.every is not None:

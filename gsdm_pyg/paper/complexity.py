@@ -110,7 +110,7 @@ def complexity_figure(data: Data) -> Figure:
             mib = [value / 2**20 for value in record["bytes"]]
             column[1].loglog(sizes, mib, "o-", markersize=3, label=label)
         column[0].set(title=panel, ylabel="milliseconds of a layer")
-        column[1].set(xlabel=data.axis(panel), ylabel="MiB of a layer")
+        column[1].set(xlabel=data.panel_of(panel).axis, ylabel="MiB of a layer")
         for ax in column:
             ax.set_xticks(sizes, [f"{size:g}" for size in sizes])
             ax.minorticks_off()
@@ -126,7 +126,7 @@ def complexity_table(data: Data) -> list[dict[str, str]]:
         time_exponent = mean_interval([scores["time_exponent"]])
         lines.append(
             {
-                "problem": f"{record['panel']}, {data.axis(record['panel'])}",
+                "problem": f"{record['panel']}, {data.panel_of(record['panel']).axis}",
                 "layer": record["row"],
                 "paper's exponent": f"{record['formula']:g}",
                 "edges": f"{scores['edge_exponent'].item():.2f}",

@@ -98,7 +98,7 @@ class Data:
         By default of what the panel shows: its metric, or the minutes to get as good as
         `time_to`. A run that never got there has all of its minutes.
         """
-        limit = self._panel(panel).time_to if metric is None else None
+        limit = self.panel_of(panel).time_to if metric is None else None
         metric = metric or self.metric(panel)
         if row == PRIOR:
             kept, rows = PRIOR, self.rows(panel)
@@ -131,20 +131,23 @@ class Data:
         return sum(values) / len(values) if values else math.nan
 
     def metric(self, panel: str) -> str:
-        """The metric that a panel shows."""
-        return self._panel(panel).metric
+        """The metric of a panel."""
+        return self.panel_of(panel).metric
 
-    def axis(self, panel: str) -> str:
-        """What the points of a panel are."""
-        return self._panel(panel).axis
+    def shown(self, panel: str) -> str:
+        """What a panel shows: its metric, or the minutes to a value of it."""
+        chosen = self.panel_of(panel)
+        if chosen.time_to is None:
+            return chosen.metric
+        return f"minutes to {chosen.metric} of {chosen.time_to:g}"
 
     def best_value(self, panel: str, metric: str | None = None) -> float:
         """What the shown metric, or another, would ideally be."""
-        if metric is None and self._panel(panel).time_to is not None:
+        if metric is None and self.panel_of(panel).time_to is not None:
             return 0.0
         return self._best(panel, metric or self.metric(panel))
 
-    def _panel(self, title: str) -> Panel:
+    def panel_of(self, title: str) -> Panel:
         """The panel of the file; those that cells of a grid make are like the first."""
         panels = self.figure.panels
         return panels.get(title, next(iter(panels.values())))

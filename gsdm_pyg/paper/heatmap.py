@@ -21,11 +21,10 @@ def heatmap_jobs(figure: FigureFile, runs: Sequence[Run]) -> list[Job]:
     """
     jobs: list[Job] = [TrainingJob(run) for run in runs if run.pretrained is None]
     for run in runs:
-        base = run.config.evaluation.problems[0]
         cells = []
         for cell in run.cells():
             *axes, (last, value) = cell.items()
-            problem = run.config.problem.source({**base, **cell}).largest()
+            problem = run.problem(**cell)
             panel, point = (
                 f"{last} = {value}",
                 " x ".join(str(size) for _, size in axes),

@@ -170,7 +170,7 @@ class BaselineJob:
     def run(self, runs: Path) -> Result:
         assert self.place.baseline is not None
         config, (name, settings) = self.place.config, self.place.baseline
-        problem = config.problem.source(config.evaluation.problems[0]).largest()
+        problem = self.place.problem()
         start = time.perf_counter()
         result = create(name, **json.loads(settings)).evaluate(
             problem,

@@ -51,8 +51,7 @@ def run_job(run: Run) -> Job:
     if run.baseline is not None:
         return BaselineJob(run)
     if run.pretrained is not None:
-        problem = run.config.problem.source(run.config.evaluation.problems[0])
-        return EvaluationJob(run, problem.largest(), run.panel, run.point)
+        return EvaluationJob(run, run.problem(), run.panel, run.point)
     return TrainingJob(run)
 
 

@@ -38,12 +38,10 @@ def scaling_figure(data: Data) -> Figure:
             )
         prior = [data.interval(panel, point, PRIOR) for point in points]
         shown = [(at, i) for at, i in zip(x, prior, strict=True) if i is not None]
-        if shown and _chosen(data, panel).time_to is None:
+        if shown and data.panel_of(panel).time_to is None:
             means = [i.mean for _, i in shown]
             ax.plot([at for at, _ in shown], means, "k--", lw=1, label="prior")
-        ax.set(
-            title=panel, xlabel=_chosen(data, panel).axis, ylabel=_ylabel(data, panel)
-        )
+        ax.set(title=panel, xlabel=data.panel_of(panel).axis, ylabel=data.shown(panel))
     return _with_legend(figure, axes)
 
 
@@ -70,20 +68,9 @@ def curves_figure(data: Data) -> Figure:
         prior = data.interval(panel, point, PRIOR)
         if prior is not None:
             ax.axhline(prior.mean, color="black", linestyle="--", lw=1, label="prior")
-        title = f"{panel}, {_chosen(data, panel).axis} {point}" if point else panel
-        ax.set(title=title, xlabel="minutes of training", ylabel=_ylabel(data, panel))
+        title = f"{panel}, {data.panel_of(panel).axis} {point}" if point else panel
+        ax.set(title=title, xlabel="minutes of training", ylabel=data.shown(panel))
     return _with_legend(figure, axes)
-
-
-def _chosen(data: Data, panel: str) -> Any:
-    return data.figure.panels[panel]
-
-
-def _ylabel(data: Data, panel: str) -> str:
-    chosen = _chosen(data, panel)
-    if chosen.time_to is None:
-        return data.metric(panel)
-    return f"minutes to {data.metric(panel)} of {chosen.time_to:g}"
 
 
 def _panels(count: int) -> tuple[Figure, Sequence[Axes]]:

@@ -21,7 +21,8 @@ def metric_table(data: Data) -> list[dict[str, str]]:
         for point in data.points(panel):
             for row in [*data.rows(panel), PRIOR]:
                 interval = data.interval(panel, point, row)
-                if interval is None or (row == PRIOR and _is_time(data, panel)):
+                timed = data.panel_of(panel).time_to is not None
+                if interval is None or (row == PRIOR and timed):
                     continue
                 records = data.of(panel, point, row)
                 lines.append(
@@ -29,7 +30,7 @@ def metric_table(data: Data) -> list[dict[str, str]]:
                         "panel": panel,
                         "point": point,
                         "row": row,
-                        "metric": _shown(data, panel),
+                        "metric": data.shown(panel),
                         "mean": f"{interval.mean:.4g}",
                         "95% interval": f"{interval.low:.4g} to {interval.high:.4g}",
                         "seeds": " ".join(str(r["seed"]) for r in records),
@@ -110,18 +111,6 @@ def _links(records: Sequence[Record], folder: Path, runs: Path) -> str:
 def _place(record: Record) -> str:
     parts = (record["row"], record["panel"], record["point"], f"seed {record['seed']}")
     return "; ".join(part for part in parts if part)
-
-
-def _shown(data: Data, panel: str) -> str:
-    chosen = data.figure.panels.get(panel)
-    if chosen is None or chosen.time_to is None:
-        return data.metric(panel)
-    return f"minutes to {chosen.metric} {chosen.time_to:g}"
-
-
-def _is_time(data: Data, panel: str) -> bool:
-    chosen = data.figure.panels.get(panel)
-    return chosen is not None and chosen.time_to is not None
 
 
 def _mean(values: Iterable[Any]) -> str:

@@ -24,6 +24,7 @@ from gsdm_pyg.paper.figure_file import (
     load_figure,
     load_sections,
 )
+from gsdm_pyg.problem import Problem
 from gsdm_pyg.settings_base import SettingsError
 
 
@@ -81,6 +82,11 @@ class Run:
             self.pretrained,
         ]
         return content_key(self.config.problem.name, described)
+
+    def problem(self, **sizes: Any) -> Problem:
+        """The problem that it is evaluated on, or the same at other sizes."""
+        at = {**self.config.evaluation.problems[0], **sizes}
+        return self.config.problem.source(at).largest()
 
     def cells(self) -> list[dict[str, int]]:
         """All combinations of the sizes in the grid."""

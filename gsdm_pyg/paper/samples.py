@@ -39,9 +39,7 @@ def samples_jobs(figure: FigureFile, runs: Sequence[Run]) -> list[Job]:
     jobs: list[Job] = [TrainingJob(run) for run in runs if run.pretrained is None]
     for run in runs:
         count = figure.panels[run.panel].samples
-        for sizes in run.config.evaluation.problems:
-            problem = run.config.problem.source(sizes).largest()
-            jobs.append(SamplesJob(run, problem, count))
+        jobs.append(SamplesJob(run, run.problem(), count))
     return jobs
 
 

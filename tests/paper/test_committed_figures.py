@@ -10,7 +10,6 @@ from typing import get_args
 import pytest
 
 from gsdm_pyg.baselines import create
-from gsdm_pyg.config import Config
 from gsdm_pyg.paper.budget import seconds_of
 from gsdm_pyg.paper.data import Data
 from gsdm_pyg.paper.figure_file import SETTINGS, Kind, Scale, load_figure
@@ -38,14 +37,14 @@ def all_runs(scale: Scale) -> list[Run]:
     return list({r.key: r for path in FILES for r in runs_of(path, scale)}.values())
 
 
-def trained(scale: Scale) -> list[Config]:
-    """The configs of the distinct runs that are trained for a figure."""
+def trained(scale: Scale) -> list[Run]:
+    """The distinct runs that are trained for a figure."""
     found = {}
     for path in FILES:
         figure, runs = load_figure(path), runs_of(path, scale)
         for job in jobs_of(figure, runs):
             if isinstance(job, TrainingJob):
-                found[job.key] = job.place.config
+                found[job.key] = job.place
     return list(found.values())
 
 
@@ -62,12 +61,12 @@ def test_every_kind_of_figure_is_one_of_the_paper():
 @pytest.mark.parametrize("scale", SCALES)
 def test_every_run_can_be_trained_on_its_problems(scale, monkeypatch):
     monkeypatch.setattr("gsdm_pyg.problem_spec._DRAWS", 2)  # moments do not matter
-    for config in trained(scale):
+    for run in trained(scale):
+        config = run.config
         config.trainer.check_end()
         graph = config.model.graph
         spec = ProblemSpec.of(config.problem.source(), graph)
-        for sizes in config.evaluation.problems:
-            assert spec.graph(config.problem.source(sizes).largest(), graph)
+        assert spec.graph(run.problem(), graph)
 
 
 @pytest.mark.parametrize("scale", SCALES)
@@ -75,9 +74,7 @@ def test_every_baseline_can_solve_the_problems_of_its_panels(scale):
     checked = 0
     for run in all_runs(scale):
         if run.baseline is not None:
-            sizes = run.config.evaluation.problems[0]
-            problem = run.config.problem.source(sizes).largest()
-            create(run.baseline[0]).check(problem)
+            create(run.baseline[0]).check(run.problem())
             checked += 1
     assert checked > 10
 
@@ -91,7 +88,7 @@ def test_models_that_are_not_trained_are_in_the_repository():
 
 def test_training_at_laptop_scale_takes_three_quarters_of_eight_hours_at_most():
     """The rest is for evaluations, and for methods without training."""
-    limits = [config.trainer.max_time for config in trained("laptop")]
+    limits = [run.config.trainer.max_time for run in trained("laptop")]
     minutes = sum(seconds_of(limit) for limit in limits if limit is not None) / 60
     assert None not in limits
     assert len(limits) > 150
@@ -106,7 +103,7 @@ def test_paper_scale_has_the_settings_of_table_2():
         "BooleanCircuit": (16, 2e-5, 64, 12, 2),
     }
     seen = set()
-    for config in trained("paper"):
+    for config in (run.config for run in trained("paper")):
         name, model = config.problem.name, config.model
         if name not in expected or model.method != "diffusion":
             continue
