@@ -97,9 +97,14 @@ class Run:
 
 def content_key(name: str, content: Any) -> str:
     """A folder name such as bcmf-1f0c8a2b9d3e from what the folder depends on."""
-    stem = re.sub(r"[^a-z0-9]+", "-", name.rpartition(":")[2].lower())
     text = json.dumps(content, sort_keys=True)
-    return f"{stem}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    return f"{as_file_name(name.rpartition(':')[2])}-{digest[:12]}"
+
+
+def as_file_name(text: str) -> str:
+    """A text in the characters that file names are best made of."""
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
 
 
 def load_runs(

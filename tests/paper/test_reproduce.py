@@ -162,12 +162,13 @@ def test_train_py_trains_one_run_of_a_figure(tmp_path):
     config = yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())
     assert config["model"]["intermediates"] == "drop"
     assert (config["problem"]["n"], config["seed"]) == (3, 5)
-    train_here(path, "--row", "kept; 3", "--scale", "paper", "--dry-run")
+    train_here(path, "--row", "kept; 3", "--scale", "paper")
+    config = yaml.safe_load(Path("runs/tiny-kept-3/config.yaml").read_text())
+    assert config["model"]["width"] == 16
 
 
-def test_forecast_counts_what_is_left_and_shares_equal_runs(
-    tmp_path, capsys, monkeypatch
-):
+@pytest.mark.slow
+def test_forecast_counts_what_is_left_and_shares_equal_runs(tmp_path, capsys):
     limit = {"max_time": "00:01:30:00", "accelerator": "cpu"}
     base = {**TINY["base"], "trainer": limit}
     panels = {"BCMF": TINY["panels"]["BCMF"], "again": TINY["panels"]["BCMF"]}
