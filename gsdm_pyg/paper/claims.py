@@ -44,6 +44,10 @@ class Verdict:
         better = "better"
         if gain.mean < 0:
             better, gain = "worse", Interval(-gain.mean, -gain.high, -gain.low)
+        if self.claim.within is not None:
+            better = (
+                f"{better}, in the share of instances within {self.claim.within:g},"
+            )
         holding, all_ = self.places
         at = f"; it holds at {holding} of {all_} points by themselves" * (all_ > 1)
         return (
@@ -87,16 +91,39 @@ def _advantage(claim: Claim, data: Data, panel: str, point: str) -> Tensor | Non
 
     Rows with the same seeds saw the same instances and are compared one by one.
     """
-    own = data.scores(panel, point, claim.row, claim.metric)
-    best = data.best_value(panel, claim.metric) if own else 0.0
+    own = _gains(claim, data, panel, point, claim.row)
     if isinstance(claim.than, str):
-        other = data.scores(panel, point, claim.than, claim.metric)
+        other = _gains(claim, data, panel, point, claim.than)
     else:
-        other = {s: torch.full_like(v, claim.than) for s, v in own.items()}
+        best = 1.0 if claim.within is not None else _best(claim, data, panel)
+        gain = -_distance(torch.tensor(claim.than, dtype=torch.double), best)
+        other = {seed: gain.expand(len(gains)) for seed, gains in own.items()}
     pairs = [(other[seed], own[seed]) for seed in own if seed in other]
-    if not pairs or len({len(scores) for pair in pairs for scores in pair}) > 1:
+    if not pairs or len({len(gains) for pair in pairs for gains in pair}) > 1:
         return None
-    return torch.stack([_distance(o, best) - _distance(s, best) for o, s in pairs])
+    return torch.stack([mine - theirs for theirs, mine in pairs])
+
+
+def _gains(
+    claim: Claim, data: Data, panel: str, point: str, row: str
+) -> dict[int, Tensor]:
+    """How good a row is on each instance, by seed: minus the distance to the best.
+
+    Where the claim is about shares, 1 for the instances that are near enough.
+    """
+    found = {}
+    for seed, scores in data.scores(panel, point, row, claim.metric).items():
+        distance = _distance(scores, _best(claim, data, panel))
+        if claim.within is None:
+            found[seed] = -distance
+        else:
+            near = (distance <= claim.within).double() - 1
+            found[seed] = near.where(~distance.isnan(), torch.nan)
+    return found
+
+
+def _best(claim: Claim, data: Data, panel: str) -> float:
+    return data.best_value(panel, claim.metric)
 
 
 def _distance(scores: Tensor, best: float) -> Tensor:

@@ -108,6 +108,8 @@ class Claim(Settings):
     """The points that it is about; by default all."""
     metric: str | None = None
     """The metric to compare; by default the panel's."""
+    within: float | None = None
+    """Compare the shares of instances that are this near to the best value instead."""
 
     @model_validator(mode="after")
     def _check_margin(self) -> Self:

@@ -86,6 +86,16 @@ def test_margins(data, how, margin, answer):
     assert found.answer == answer
 
 
+def test_share_of_instances_that_are_near_the_best_value():
+    scores = [0.1, 0.1, 0.1, 5.0] * 10
+    data = data_of({("3", "kept"): [scores], ("3", "dropped"): [[0.3] * 40]})
+    assert verdict(data, than=0.5).answer == "does not hold"  # the mean is 1.3
+    found = verdict(data, than=0.5, within=0.2)
+    assert found.answer == "holds"
+    assert found.advantage.mean == pytest.approx(0.75 - 0.5)
+    assert verdict(data, within=0.2).advantage.mean == pytest.approx(0.75)
+
+
 def test_points_count_alone_and_on_average():
     scores = {("2", "kept"): [spread(0.1)], ("2", "dropped"): [spread(0.9)]}
     scores |= {("3", "kept"): [spread(0.3)], ("3", "dropped"): [spread(0.2)]}
