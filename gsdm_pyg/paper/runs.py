@@ -25,6 +25,7 @@ from gsdm_pyg.paper.figure_file import (
     load_sections,
 )
 from gsdm_pyg.problem import Problem
+from gsdm_pyg.registry import resolve_problem
 from gsdm_pyg.settings_base import SettingsError
 
 
@@ -86,7 +87,7 @@ class Run:
     def problem(self, **sizes: Any) -> Problem:
         """The problem that it is evaluated on, or the same at other sizes."""
         at = {**self.config.evaluation.problems[0], **sizes}
-        return self.config.problem.source(at).largest()
+        return resolve_problem(self.config.problem.name).family(**at).largest()
 
     def cells(self) -> list[dict[str, int]]:
         """All combinations of the sizes in the grid."""
