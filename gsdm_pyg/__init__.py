@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from gsdm_pyg.baselines import Baseline
     from gsdm_pyg.checks import check_choice
     from gsdm_pyg.choices import Observe
     from gsdm_pyg.data import ProblemBatches, to_data
@@ -46,6 +47,7 @@ _PUBLIC = {  # module -> names, in the order of the data flow
     "diffusion": ["GraphDiffusion"],
     "settings": ["GraphOptions", "ModelSettings", "SamplerSettings"],
     "model": ["GSDM"],
+    "baselines": ["Baseline"],
 }
 _MODULE_OF = {name: module for module, names in _PUBLIC.items() for name in names}
 
@@ -83,6 +85,7 @@ __all__ = [  # noqa: RUF022, the order of the data flow
     "ModelSettings",
     "SamplerSettings",
     "GSDM",
+    "Baseline",
 ]
 
 

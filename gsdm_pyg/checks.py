@@ -21,3 +21,10 @@ def whole_number(value: Any) -> int | None:
         return operator.index(value)
     except TypeError:
         return None
+
+
+def check_count(name: str, value: Any) -> None:
+    """Refuse anything except an integer of at least 1."""
+    number = whole_number(value)
+    if number is None or number < 1:
+        raise ValueError(f"{name} must be an integer of at least 1 (got {value!r}).")

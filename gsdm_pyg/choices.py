@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Literal
 
 Embedding = Literal["exchangeable", "auto", "array", "independent", "shared"]
+Method = Literal["diffusion", "regression", "vaeac"]
 EdgeKinds = Literal["auto", "learned", "ignored"]
 Edges = Literal["structured", "complete", "random", "directed"]
 ProgramIntermediates = Literal["named", "all"]

@@ -67,8 +67,20 @@ def load_config(path: str | Path, overrides: Sequence[str] = ()) -> Config:
 
 
 def read_config(path: str | Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
-    """The sections of a YAML file with overrides; nothing is looked up or executed."""
-    path = Path(path)
+    """The sections of one experiment, overridden; nothing is looked up or executed."""
+    values = read_yaml(Path(path))
+    if "rows" in values:
+        raise SettingsError(
+            f"{path} has several rows: name one with --row, or make all of them by "
+            f"`python -m gsdm_pyg reproduce {path}` (got no --row)."
+        )
+    for override in overrides:
+        apply_override(values, override)
+    return values
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """The sections of a YAML file."""
     if not path.is_file():
         near = sorted(str(p) for p in path.parent.glob("*.yaml"))
         hint = f" There: {', '.join(near)}." if near else ""
@@ -83,8 +95,6 @@ def read_config(path: str | Path, overrides: Sequence[str] = ()) -> dict[str, An
         raise SettingsError(
             f"{path} must hold sections such as 'problem:' and 'model:'."
         )
-    for override in overrides:
-        _apply(values, override)
     return values
 
 
@@ -110,7 +120,8 @@ def parse_config(values: dict[str, Any]) -> Config:
     return config
 
 
-def _apply(values: dict[str, Any], override: str) -> None:
+def apply_override(values: dict[str, Any], override: str) -> None:
+    """Change one value by a text such as model.layers=6."""
     dotted, equals, text = override.partition("=")
     keys = dotted.split(".")
     if not equals or not all(keys):

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from gsdm_pyg.choices import Observe
 from gsdm_pyg.data import encode
-from gsdm_pyg.diffusion import GraphDiffusion
+from gsdm_pyg.diffusion.graph_model import GraphModel
 from gsdm_pyg.encoding import Arrays
 from gsdm_pyg.files import atomic_writer
 from gsdm_pyg.posterior import (
@@ -54,8 +54,7 @@ class Evaluation:
     def figures(self, count: int) -> list[Figure]:
         """Pictures of the first `count` answers."""
         answers = zip(self.samples, self.truths, self.observed, strict=True)
-        plot = self.problem.plot
-        return [with_observed(plot, *answer) for answer in islice(answers, count)]
+        return [plot_of(self.problem, *answer) for answer in islice(answers, count)]
 
     def save_pictures(self, count: int, folder: Path, tag: str) -> None:
         """Draw the first `count` answers as `folder`/bcmf-m8-n8-k4-<tag>-<i>.png."""
@@ -69,8 +68,12 @@ class Evaluation:
                 figure.savefig(file, dpi=120)
 
 
+Answer = Callable[[Problem, Arrays, Arrays], dict[str, Tensor]]
+"""Maps a problem, values and which of them are observed, [B, *shape], to samples."""
+
+
 def evaluate(
-    diffusion: GraphDiffusion,
+    diffusion: GraphModel,
     problem: Problem,
     num_instances: int,
     sampler: SamplerSettings,
@@ -89,12 +92,36 @@ def evaluate(
     """
     settings = diffusion.settings
     diffusion.spec.graph(problem, settings.graph)  # raises if the problem does not fit
-    truths, observed, _ = _draw(problem, num_instances, seed, settings.observe)
-    instances = encode(problem, _stack(truths), _stack(observed), settings.graph)
-    answers = partial(keyed_generator, "answer", seed)
+    generator = partial(keyed_generator, "answer", seed)
+
+    def answer(problem: Problem, values: Arrays, known: Arrays) -> dict[str, Tensor]:
+        instances = encode(problem, values, known, settings.graph)
+        return sample_posterior(diffusion, instances, sampler, generator, max_nodes)
+
+    return evaluate_answers(answer, problem, num_instances, seed, settings.observe)
+
+
+def evaluate_answers(
+    answer: Answer,
+    problem: Problem,
+    num_instances: int,
+    seed: int = 0,
+    observe: Observe = "roles",
+) -> Evaluation:
+    """Score the answers of any method, all of them on the same fresh instances.
+
+    Args:
+        answer: Draws an answer for each of B instances: an array [B, *shape] per
+            variable. It gets the true values, and which entries of them are observed.
+        problem: The problem, of any size.
+        num_instances: Instances to average over.
+        seed: Chooses the instances.
+        observe: What is given, see `Problem.observe`.
+    """
+    truths, observed, _ = _draw(problem, num_instances, seed, observe)
     interrupted = False
     try:
-        drawn = sample_posterior(diffusion, instances, sampler, answers, max_nodes)
+        drawn = answer(problem, _stack(truths), _stack(observed))
     except SamplingInterrupted as stopped:
         drawn, interrupted = stopped.samples, True
     num = len(next(iter(drawn.values())))
@@ -115,9 +142,19 @@ def prior_metrics(
     observe: Observe = "roles",
 ) -> dict[str, float]:
     """Metrics of answers that ignore what is given, on the instances of `evaluate`."""
+    return problem.summary(prior_scores(problem, num_instances, seed, observe))
+
+
+def prior_scores(
+    problem: Problem,
+    num_instances: int = 64,
+    seed: int = 0,
+    observe: Observe = "roles",
+) -> list[dict[str, float]]:
+    """The same for each instance: draws from the prior, scored as answers."""
     truths, observed, generator = _draw(problem, num_instances, seed, observe)
     samples = [simulate_one(problem, generator) for _ in truths]
-    return problem.summary(_scores(problem, samples, truths, observed))
+    return _scores(problem, samples, truths, observed)
 
 
 def label(problem: Problem) -> str:
@@ -159,11 +196,27 @@ def _scores(
 ) -> list[dict[str, float]]:
     """The problem's metrics of each instance."""
     answers = zip(samples, truths, observed, strict=True)
-    scores = [with_observed(problem.metrics, *answer) for answer in answers]
+    scores = [metrics_of(problem, *answer) for answer in answers]
     return check_scores(Method("metrics", problem), scores)
 
 
-def with_observed(
+def metrics_of(
+    problem: Problem, sample: Arrays, truth: Arrays, observed: Arrays
+) -> dict[str, float]:
+    """The problem's metrics of one sample, given what `observed` marks of the truth."""
+    scores: dict[str, float] = _with_observed(problem.metrics, sample, truth, observed)
+    return scores
+
+
+def plot_of(
+    problem: Problem, sample: Arrays, truth: Arrays, observed: Arrays
+) -> Figure:
+    """The problem's picture of one sample."""
+    figure: Figure = _with_observed(problem.plot, sample, truth, observed)
+    return figure
+
+
+def _with_observed(
     method: Callable[..., Any], sample: Arrays, truth: Arrays, observed: Arrays
 ) -> Any:
     """`metrics` or `plot` of a problem, with `observed` if it has such an argument."""

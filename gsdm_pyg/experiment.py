@@ -35,6 +35,8 @@ class Experiment:
         self.model = GSDM.from_problem(source, **config.model.model_dump())
         self.training = Training(self.model.diffusion, source, config)
         self.model.sampler = self.training.sampler
+        self.steps, self.minutes = 0, 0.0  # of training
+        self.evaluations: list[Evaluation] = []  # of the trained model
 
     def describe(self) -> str:
         """The resolved config, the graph of the largest problem, the parameters."""
@@ -64,14 +66,16 @@ class Experiment:
         if stopped is not None or not trainer.is_global_zero:
             return stopped
         self.model.to(trainer.strategy.root_device)  # Lightning leaves it on the CPU
-        minutes = self.training.timer.time_elapsed() / 60
-        effort = f"{trainer.global_step:,} steps, {minutes:.1f} minutes"
+        self.steps = trainer.global_step
+        self.minutes = self.training.timer.time_elapsed() / 60
+        effort = f"{self.steps:,} steps, {self.minutes:.1f} minutes"
         rows: dict[str, dict[str, Any]] = {}
         self._export(run_dir, effort, rows)
         print(f"model folder: {run_dir / 'model'}")
         try:
             for problem in self.training.problems:
                 result = self._evaluate(problem)
+                self.evaluations.append(result)
                 rows[label(problem)] = as_json(result.metrics)
                 self._export(run_dir, effort, rows)
                 count = self.config.evaluation.pictures

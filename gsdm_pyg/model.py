@@ -8,12 +8,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Self
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from gsdm_pyg import model_folder
-from gsdm_pyg.checks import check_choice
+from gsdm_pyg.checks import check_choice, check_count
 from gsdm_pyg.choices import Backend
 from gsdm_pyg.data import (
     check_given,
@@ -21,10 +20,11 @@ from gsdm_pyg.data import (
     needs_edge_kinds,
     with_simulations,
 )
-from gsdm_pyg.diffusion import GraphDiffusion, default_sampler
+from gsdm_pyg.diffusion import GraphDiffusion
 from gsdm_pyg.doctor.diagnosing import check_depth
 from gsdm_pyg.evaluation import Evaluation, evaluate
 from gsdm_pyg.graphical_model import GraphicalModel
+from gsdm_pyg.methods import build
 from gsdm_pyg.posterior import (
     MAX_NODES,
     SamplingInterrupted,
@@ -72,9 +72,9 @@ class GSDM(nn.Module):
         backend: Backend = "auto",
     ) -> None:
         super().__init__()
-        self.diffusion = GraphDiffusion(spec, settings, backend)
+        self.diffusion = build(spec, settings, backend)
         num_timesteps = settings.num_timesteps
-        sampler = sampler or default_sampler(spec.variables, num_timesteps)
+        sampler = sampler or self.diffusion.default_sampler()
         self.sampler = sampler.within(num_timesteps)
         self.source: Problem | ProblemFamily | None = None  # what to train on
         self._warned: set[str] = set()  # kinds of warnings given
@@ -121,7 +121,7 @@ class GSDM(nn.Module):
         model.source = source
         largest = graph_of(source.largest(), chosen.graph)
         warning = check_depth(largest, chosen.layers, chosen.graph)
-        if warning is not None:
+        if warning is not None and chosen.method != "vaeac":  # which has no graph
             logger.warning(warning)
         return model
 
@@ -197,7 +197,7 @@ class GSDM(nn.Module):
             sampler: Such as `steps=50`, `solver="dpm++"` or `restarts=8`: see
                 `SamplerSettings`. Those left out are the model's own.
         """
-        _check_count("num_samples", num_samples)
+        check_count("num_samples", num_samples)
         seed, options = as_seed(generator), self.settings.graph
         also = ("given", "num_samples", "generator", "max_nodes", "on_estimate")
         chosen = self._sampler(sampler, also)
@@ -272,7 +272,13 @@ class GSDM(nn.Module):
             settings: Such as `tries=8` or `max_evaluations=100`, see `SearchSettings`,
                 and those of the sampler, as for `sample`.
         """
-        _check_count("num_solutions", num_solutions)
+        diffusion, method = self.diffusion, self.settings.method
+        if not isinstance(diffusion, GraphDiffusion) or method != "diffusion":
+            raise ValueError(
+                "solve() follows the estimates of a diffusion on its way: draw by "
+                f"sample() instead (got a model of method={method!r})."
+            )
+        check_count("num_solutions", num_solutions)
         seed, names = as_seed(generator), SearchSettings.model_fields
         also = ("given", "num_solutions", "generator", "max_nodes", "return_path")
         of_search = {n: v for n, v in settings.items() if n in names}
@@ -281,7 +287,7 @@ class GSDM(nn.Module):
         sampler = self._sampler(of_sampler, (*also, "on_estimate", *names))
         values, known, several = self._check_given(problem, given)
         solutions = solve(
-            self.diffusion,
+            diffusion,
             problem,
             values,
             known,
@@ -313,7 +319,7 @@ class GSDM(nn.Module):
             max_nodes: Bound on the nodes of one batch.
             sampler: As for `sample`.
         """
-        _check_count("num_instances", num_instances)
+        check_count("num_instances", num_instances)
         also = ("num_instances", "seed", "max_nodes")
         chosen = self._sampler(sampler, also)
         return evaluate(self.diffusion, problem, num_instances, chosen, seed, max_nodes)
@@ -438,13 +444,6 @@ def _check_scale(spec: ProblemSpec, source: Problem) -> None:
                 " make the model by GSDM.from_problem(problem, simulations=...) "
                 f"(got {loc:.3g} and {scale:.3g})."
             )
-
-
-def _check_count(name: str, value: Any) -> None:
-    """Refuse anything except an integer of at least 1."""
-    is_int = isinstance(value, int | np.integer) and not isinstance(value, bool)
-    if not is_int or value < 1:
-        raise ValueError(f"{name} must be an integer of at least 1 (got {value!r}).")
 
 
 def _check_device(name: str | torch.device) -> torch.device:

@@ -34,6 +34,7 @@ Load with `GSDM.from_pretrained` of `gsdm_pyg` and draw with `.sample`.
 
 # What a folder means where it says nothing: the defaults when it was written.
 _OLDER = {
+    "method": "diffusion",
     "embedding": "exchangeable",
     "edges": "structured",
     "edge_kinds": "ignored",

@@ -9,7 +9,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 from gsdm_pyg.data import Instances, structure, to_batch
-from gsdm_pyg.diffusion import GraphDiffusion
+from gsdm_pyg.diffusion.graph_model import GraphModel
 from gsdm_pyg.settings import GraphOptions, SamplerSettings
 
 MAX_NODES = 200_000  # of one batch, to bound memory
@@ -25,7 +25,7 @@ class SamplingInterrupted(KeyboardInterrupt):
 
 
 def sample_posterior(
-    diffusion: GraphDiffusion,
+    diffusion: GraphModel,
     instances: Instances,
     sampler: SamplerSettings,
     generator: Callable[[int], torch.Generator],
@@ -49,7 +49,7 @@ def sample_posterior(
         after_evaluation: Called after each evaluation of the network with the instances
             of the batch and their estimated values [b, N, W].
     """
-    options, device = diffusion.settings.graph, diffusion.alpha_bar.device
+    options, device = diffusion.settings.graph, diffusion.has_values.device
     graph = diffusion.spec.graph(instances.problem, options)
     chunks = batches_of(instances, options, max_nodes)
     drawn: list[Tensor] = []

@@ -143,6 +143,19 @@ class Problem(metaclass=_ProblemType):
             "the observed ones, or write the problem as a program (got neither)."
         )
 
+    def program(self) -> object:
+        """The statements that draw this problem, as those of a function by `@program`.
+
+        For methods that need densities, such as Metropolis-Hastings. Programs have it,
+        a class by hand may define it, with the variables of its graph. Where data obey
+        constraints by construction, it may state them by `factor` instead.
+        """
+        raise TypeError(
+            f"{type(self).__name__} has no program, from which densities follow: "
+            "define program(self) with the statements sample, let, observe and factor "
+            "(got none)."
+        )
+
     def metrics(
         self, sample: Arrays, truth: Arrays, observed: Arrays | None = None
     ) -> dict[str, float]:

@@ -28,6 +28,7 @@ from gsdm_pyg.choices import (
     Edges,
     Embedding,
     Intermediates,
+    Method,
     Observe,
     Scales,
     Schedule,
@@ -67,6 +68,13 @@ class GraphOptions(Settings):
 class ModelSettings(GraphOptions):
     """The `model` section of a config: keywords of `GSDM.from_problem`."""
 
+    method: Method = "diffusion"
+    """What is trained. "diffusion" is the paper's model. The others are what it is
+    compared with, and draw by one evaluation of their network, whatever the sampler.
+    "regression" is the same network with x_t and t zero: it predicts the latent values
+    from the observed ones. "vaeac" is a variational autoencoder of all nodes of one
+    size, which needs `embedding="independent"`: see `gsdm_pyg.baselines.vaeac`. Of the
+    settings that follow it uses width, layers, observe and scales."""
     width: PositiveInt = 64
     """D, the size of a hidden state."""
     layers: PositiveInt = 12
@@ -110,6 +118,15 @@ class ModelSettings(GraphOptions):
     """Standard deviation of one-hot codes as they diffuse, 1 for real numbers. The
     lower, the more of the noise levels leave a class uncertain. 0.2 suits the schedule
     "shifted", which has a fifth of the noise of "cosine"."""
+
+    @model_validator(mode="after")
+    def _check_method(self) -> Self:
+        if self.method == "vaeac" and self.embedding != "independent":
+            raise ValueError(
+                "a VAEAC has weights of its own for every node: choose "
+                f"embedding='independent' (got {self.embedding!r})"
+            )
+        return self
 
     @model_validator(mode="after")
     def _check_width(self) -> Self:

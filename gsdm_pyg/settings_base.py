@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Self, get_args
+from typing import TYPE_CHECKING, Any, Self, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -82,6 +82,8 @@ def _suggestion(
     for part in path:
         if isinstance(part, int):  # the entry of a list
             section = get_args(section)[0]
+        elif get_origin(section) is dict:  # the entry of that name
+            section = get_args(section)[1]
         else:
             section = section.model_fields[part].annotation
     known = [*section.model_fields, *(also if section is cls else ())]

@@ -5,6 +5,7 @@ from typing import ClassVar, Literal
 import torch
 from matplotlib.figure import Figure
 from torch import Tensor
+from torch.distributions import Bernoulli, Uniform
 
 from gsdm_pyg import (
     Categorical,
@@ -15,7 +16,10 @@ from gsdm_pyg import (
     Role,
     Size,
     check_choice,
+    let,
     matrix_figure,
+    observe,
+    sample,
 )
 from problems.least_squares import alternate
 
@@ -65,6 +69,12 @@ class BCMF(Problem):
         A = torch.rand(num, self.m, self.k, generator=generator)
         R = (torch.rand(num, self.k, self.n, generator=generator) < P_ONE).long()
         return multiply(A, R)
+
+    def program(self):
+        A = sample("A", Uniform(0, 1), (self.m, self.k))
+        R = sample("R", Bernoulli(P_ONE), (self.k, self.n))
+        C = let("C", A[:, None, :] * R.T[None])
+        observe("E", C.sum(-1))
 
     def metrics(self, sample, truth):
         """RMSE between the sampled A R and E: the given one, or the sampled one."""

@@ -6,7 +6,14 @@ from typing import ClassVar
 import torch
 from matplotlib.figure import Figure
 
-from gsdm_pyg import Categorical, GraphicalModel, Panel, Role, matrix_figure
+from gsdm_pyg import (
+    Categorical,
+    GraphicalModel,
+    Panel,
+    Problem,
+    Role,
+    matrix_figure,
+)
 from problems.bcmf import BCMF, P_ONE, multiply
 from problems.least_squares import bounded_least_squares
 
@@ -28,6 +35,7 @@ class HierarchicalBCMF(BCMF):
     ordered = True  # the first K terms are used, the others are zero
     partial = ("rank_accuracy",)
     best_values: ClassVar = {"rmse": 0.0, "rank_accuracy": 1.0}
+    program = Problem.program  # none: that of BCMF is another model
 
     def graphical_model(self) -> GraphicalModel:
         graph = super().graphical_model()

@@ -5,6 +5,7 @@ from typing import ClassVar, Literal
 import torch
 from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
+from torch.distributions import Bernoulli, Normal
 from torch.nn.functional import one_hot
 
 from gsdm_pyg import (
@@ -15,6 +16,10 @@ from gsdm_pyg import (
     Role,
     Size,
     check_choice,
+    factor,
+    let,
+    observe,
+    sample,
 )
 
 Ordering = Literal["chain", "full", "none"]
@@ -71,6 +76,16 @@ class Sorting(Problem):
         s, order = u.sort()
         P = one_hot(order, self.n)  # [num, n, n], P[i, order[i]] = 1
         return {"u": u, "P": P, "C": P * u[:, None, :], "s": s}
+
+    def program(self):
+        """P is a permutation and s is sorted by conditions, as the graph has it."""
+        u = observe("u", Normal(0.0, 1.0), self.n)
+        P = sample("P", Bernoulli(1 / self.n), (self.n, self.n))
+        C = let("C", P * u)
+        s = let("s", C.sum(1), role=Role.LATENT)
+        factor(P.sum(0) == 1)
+        factor(P.sum(1) == 1)
+        factor(s[1:] >= s[:-1])
 
     def metrics(self, sample, truth):
         """RMSE between the sorted truth and u permuted by the sampled P; exact rate."""

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 import numpy as np
 import torch
 from matplotlib.figure import Figure
-from torch import Tensor
+from torch import Tensor, distributions
 
 from gsdm_pyg import (
     Categorical,
@@ -17,6 +17,8 @@ from gsdm_pyg import (
     Problem,
     Size,
     check_choice,
+    factor,
+    sample,
 )
 from problems.sudoku_grids import draw_grids
 from problems.sudoku_rules import MOST_DIGITS, remaining_digits
@@ -86,6 +88,12 @@ class Sudoku(Problem):
         seeds = torch.randint(2**63 - 1, (num,), generator=generator)
         grids = draw_grids(self.a, self.b, self.grids == "all", seeds.numpy())
         return {"cells": torch.from_numpy(grids)}
+
+    def program(self):
+        """Uniform digits, and a condition for each pair of cells that must differ."""
+        digits = distributions.Categorical(torch.ones(self.n))
+        cells = sample("cells", digits, (self.n, self.n))
+        factor(~self._equal(cells))
 
     def observe_batch(self, num, generator=None, mode: Observe = "roles"):
         """As many clues as `clues` says, at random cells; in both modes."""

@@ -7,6 +7,7 @@ empty, for the N = a b rows in b bands of a and N columns in a stacks of b.
 import numpy as np
 from numba import njit
 
+LARGEST = 62  # side, as digits are bits of an integer
 NO_LIMIT = np.iinfo(np.int64).max  # of the digits to try
 
 
@@ -19,7 +20,7 @@ def count_solutions(clues: np.ndarray, a: int, b: int, most_tries: int) -> int:
         b: Columns of a block.
         most_tries: Give up after trying this many digits, and return 0.
     """
-    if a * b > 62:  # too many digits for the bits of an integer
+    if a * b > LARGEST:
         return 0
     return max(0, _search_puzzle(clues, a, b, 2, most_tries)[1])
 
@@ -35,6 +36,24 @@ def list_solutions(clues: np.ndarray, a: int, b: int, limit: int) -> np.ndarray:
     """
     found, num = _search_puzzle(clues, a, b, limit, NO_LIMIT)
     return found[:num].reshape(-1, a * b, a * b)
+
+
+def solve(clues: np.ndarray, a: int, b: int, most_tries: int, seed: int) -> np.ndarray:
+    """A solution [N, N] of a puzzle, -1 where a cell is empty, by exact search.
+
+    If the search gives up, or finds that there is none, it is the puzzle itself.
+
+    Args:
+        clues: The puzzle.
+        a: Rows of a block.
+        b: Columns of a block.
+        most_tries: Give up after trying this many digits.
+        seed: Chooses among several solutions, not all of them equally likely.
+    """
+    found, state = np.empty((1, clues.size), np.int64), np.array([seed], np.uint64)
+    cells = clues.astype(np.int64).reshape(-1)
+    solved = search(cells, groups_of(a, b), found, most_tries, state) == 1
+    return found.reshape(clues.shape) if solved else clues
 
 
 def _search_puzzle(clues, a, b, limit, most_tries):

@@ -1,4 +1,4 @@
-"""Command line: train a config, evaluate a model folder, sample, solve."""
+"""Command line: train a config, evaluate, sample, solve, reproduce a figure."""
 
 from __future__ import annotations
 
@@ -37,6 +37,7 @@ def _run(arguments: Sequence[str] | None) -> None:
         doctor,
         evaluate,
         report,
+        reproduce,
         sample,
         show,
         solve,
@@ -56,6 +57,7 @@ def _run(arguments: Sequence[str] | None) -> None:
         report,
         doctor,
         compile,
+        reproduce,
     )
     for command in order:
         command.add_parser(commands)

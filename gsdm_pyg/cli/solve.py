@@ -21,7 +21,7 @@ from gsdm_pyg.cli.arguments import (
     settings_arguments,
 )
 from gsdm_pyg.cli.array_files import SUFFIXES, read_arrays, write_arrays
-from gsdm_pyg.evaluation import with_observed
+from gsdm_pyg.evaluation import plot_of
 from gsdm_pyg.model import GSDM
 from gsdm_pyg.plotting import animate
 from gsdm_pyg.problem import Problem
@@ -157,7 +157,7 @@ def _animate(
     }
     observed = {name: mask.bool() for name, mask in known.items()}
     figures = [
-        with_observed(problem.plot, estimate, answer.solution, observed)
+        plot_of(problem, estimate, answer.solution, observed)
         for estimate in [*estimates, answer.solution]
     ]
     animate(figures, path)

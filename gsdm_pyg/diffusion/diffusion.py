@@ -11,30 +11,21 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch_geometric.data import Batch
 
 from gsdm_pyg.choices import Backend, ContinuousLoss, DiscreteLoss
-from gsdm_pyg.diffusion.scaling import NodeScaling, Scaling
+from gsdm_pyg.diffusion.graph_model import GraphModel, Nodes, node_noise, randn_like
 from gsdm_pyg.diffusion.schedule import alpha_bars, betas
-from gsdm_pyg.diffusion.solvers import ReverseSteps, step_times
+from gsdm_pyg.diffusion.solvers import ReverseSteps, default_sampler, step_times
 from gsdm_pyg.nn.denoiser import Denoiser
 from gsdm_pyg.problem_spec import ProblemSpec
 from gsdm_pyg.settings import ModelSettings, SamplerSettings
 
 
-class Nodes(NamedTuple):
-    """What is constant per node while a batch diffuses; gathered once per batch."""
-
-    x0: Tensor  # [N, W], standardized values; zero where a node has none
-    fixed: Tensor  # [N, 1], nodes without noise and loss: observed, or without a value
-    scaling: NodeScaling
-
-
-class GraphDiffusion(nn.Module):
+class GraphDiffusion(GraphModel):
     """Schedule, scaling and denoiser: a diffusion model of the nodes of graphs.
 
     Args:
@@ -44,7 +35,6 @@ class GraphDiffusion(nn.Module):
     """
 
     alpha_bar: Tensor  # [T]
-    has_values: Tensor  # [V], bool, the variables whose nodes have values
 
     def __init__(
         self,
@@ -52,21 +42,10 @@ class GraphDiffusion(nn.Module):
         settings: ModelSettings = ModelSettings(),
         backend: Backend = "auto",
     ) -> None:
-        super().__init__()
-        self.spec = spec
-        self.settings = settings
-        if (spec.shapes is None) == (settings.embedding == "independent"):
-            raise ValueError(
-                "Independent embeddings, and no others, need the shapes of the "
-                "variables: use GSDM.from_problem "
-                f"(got {settings.embedding} and {spec.shapes})."
-            )
+        super().__init__(spec, settings)
         self.beta = betas(settings.schedule, settings.num_timesteps)  # float64, [T]
         alpha_bar = alpha_bars(self.beta).float()
         self.register_buffer("alpha_bar", alpha_bar, persistent=False)
-        has_values = [settings.has_values(v.role) for v in spec.variables]
-        self.register_buffer("has_values", torch.tensor(has_values), persistent=False)
-        self.scaling = Scaling(spec.variables, settings.discrete_scale)
         shapes = None if spec.shapes is None else spec.shapes.values()
         self.denoiser = Denoiser(
             num_columns=self.scaling.columns.size(1),
@@ -81,26 +60,41 @@ class GraphDiffusion(nn.Module):
             backend=backend,
         )
 
-    def nodes(self, batch: Batch) -> Nodes:
-        """What is constant per node of a batch."""
-        scaling = self.scaling(batch.variable_id)
-        valued = self.has_values[batch.variable_id][:, None]  # [N, 1]
-        x0 = scaling.standardize(batch.x).masked_fill(~valued, 0)
-        return Nodes(x0, batch.observed[:, None] | ~valued, scaling)
-
     def loss(self, batch: Batch, generator: torch.Generator | None = None) -> Tensor:
         """Mean loss of the latent nodes, each graph at its own noise level."""
         nodes = self.nodes(batch)
         x0, fixed, scaling = nodes
         t = stratified_steps(batch.num_graphs, len(self.alpha_bar), generator)
         t = t.to(x0.device)
-        eps = _randn_like(x0, generator) * scaling.columns
+        eps = randn_like(x0, generator) * scaling.columns
         alpha_bar = self._alpha_bar(t, batch)
         xt = x0.where(fixed, add_noise(x0, eps, alpha_bar))
         x0_hat = None
         if self.settings.self_conditioning and _coin(generator):
             with torch.no_grad():
                 x0_hat = self.denoise(xt, t, batch, nodes)
+        return self.prediction_loss(xt, t, alpha_bar, batch, nodes, x0_hat)
+
+    def prediction_loss(
+        self,
+        xt: Tensor,
+        t: Tensor,
+        alpha_bar: Tensor,
+        batch: Batch,
+        nodes: Nodes,
+        x0_hat: Tensor | None = None,
+    ) -> Tensor:
+        """Mean loss of the latent nodes for given noisy values.
+
+        Args:
+            xt: Noisy values, [N, W].
+            t: Diffusion step of each graph, [B].
+            alpha_bar: Noise level of each node, [N, 1].
+            batch: The graphs.
+            nodes: What `nodes` returns for the batch.
+            x0_hat: The last estimate, for self-conditioning.
+        """
+        x0, fixed, scaling = nodes
         x0_hat, log_prob = self._predict(xt, t, alpha_bar, batch, nodes, x0_hat)
         target, kinds = batch.x.where(scaling.discrete, x0), self.settings
         losses = node_loss(
@@ -146,18 +140,6 @@ class GraphDiffusion(nn.Module):
         generator: torch.Generator | Sequence[torch.Generator] | None = None,
         after_evaluation: Callable[[Tensor], object] | None = None,
     ) -> Tensor:
-        """Values [N, W]: observed nodes as given, the others sampled.
-
-        Nodes of unsupervised intermediates stay as they are in the batch.
-
-        Args:
-            batch: The graphs.
-            sampler: How to draw.
-            generator: Source of randomness, or one per graph: then the sample of a
-                graph does not depend on which others are in the batch.
-            after_evaluation: Called after each evaluation of the network with its
-                estimate of the values [N, W], probabilities where discrete.
-        """
         nodes = self.nodes(batch)
         x0_hat: Tensor | None = None
 
@@ -173,7 +155,7 @@ class GraphDiffusion(nn.Module):
         training = self.training
         self.eval()
         try:
-            noise = partial(_node_noise, nodes.x0, batch.ptr, generator)
+            noise = partial(node_noise, nodes.x0, batch.ptr, generator)
             x0 = reverse(denoise, nodes.x0, nodes.fixed, self.beta, sampler, noise)
         finally:
             self.train(training)
@@ -191,7 +173,7 @@ class GraphDiffusion(nn.Module):
         discrete ones.
         """
         nodes = self.nodes(batch)
-        noise = _node_noise(nodes.x0, batch.ptr, generator) * nodes.scaling.columns
+        noise = node_noise(nodes.x0, batch.ptr, generator) * nodes.scaling.columns
         xt = nodes.x0.where(nodes.fixed, noise)
         last = torch.tensor(len(self.alpha_bar) - 1, device=xt.device)
         training = self.training
@@ -201,6 +183,15 @@ class GraphDiffusion(nn.Module):
         finally:
             self.train(training)
         return batch.x.where(nodes.fixed, nodes.scaling.restore(x0_hat))
+
+    def default_sampler(self) -> SamplerSettings:
+        return default_sampler(self.spec.variables, self.settings.num_timesteps)
+
+    def hidden_matrices(self) -> list[nn.Parameter]:
+        return self.denoiser.hidden_matrices()
+
+    def set_backend(self, backend: Backend) -> None:
+        self.denoiser.set_backend(backend)
 
     def _alpha_bar(self, t: Tensor, batch: Batch) -> Tensor:
         """The noise level of each node [N, 1], or of all [] where t is one step."""
@@ -326,33 +317,6 @@ def reverse(
             fresh = noise() if solver.stochastic else None
             xt = x.where(fixed, solver.step(x0_hat, t, xt, fresh))
     return xt
-
-
-def _node_noise(
-    x: Tensor,
-    ptr: Tensor,
-    generator: torch.Generator | Sequence[torch.Generator] | None,
-) -> Tensor:
-    """Standard normal values like x [N, W], each graph from its own generator if any.
-
-    Args:
-        x: Values of the nodes.
-        ptr: Where the nodes of each graph begin, and the end, [B + 1].
-        generator: One for all nodes, or one per graph.
-    """
-    if generator is None or isinstance(generator, torch.Generator):
-        return _randn_like(x, generator)
-    sizes = ptr.diff().tolist()
-    rows = [
-        torch.randn(size, x.size(1), generator=own)
-        for size, own in zip(sizes, generator, strict=True)
-    ]
-    return torch.cat(rows).to(x)
-
-
-def _randn_like(x: Tensor, generator: torch.Generator | None) -> Tensor:
-    device = generator.device if generator is not None else x.device
-    return torch.randn(x.shape, generator=generator, device=device).to(x)
 
 
 def _coin(generator: torch.Generator | None) -> bool:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from statistics import mean, median
 from typing import Any
 
@@ -19,7 +20,8 @@ from torch import Tensor, nn
 from torch_geometric.data import Batch
 
 from gsdm_pyg.data import ProblemBatches
-from gsdm_pyg.diffusion import GraphDiffusion
+from gsdm_pyg.diffusion.graph_model import GraphModel
+from gsdm_pyg.methods import build
 from gsdm_pyg.problem import Problem, ProblemFamily
 from gsdm_pyg.problem_spec import ProblemSpec
 from gsdm_pyg.settings import DataSettings, ModelSettings, OptimizerSettings
@@ -99,9 +101,12 @@ def forecast(
     spec = ProblemSpec.of(source, model.graph)
     once = model.updated({"self_conditioning": False})
     with torch.random.fork_rng(devices=[]):
-        models = [GraphDiffusion(spec, once.updated({"layers": n})) for n in _DEPTHS]
+        models = [build(spec, once.updated({"layers": n})) for n in _DEPTHS]
         seconds = _seconds_of_steps(models, parts, optimizer, clock)
-        saved = [[_saved_bytes(few, part) for few in models] for part in parts]
+        saved = [
+            [saved_bytes(partial(few.loss, part), few.parameters()) for few in models]
+            for part in parts
+        ]
     weights = [_weight_bytes(diffusion) for diffusion in models]
     works = [operations(part, model.width) for part in parts]
     # Backward counts as two passes. Half of the steps have one more for the estimate.
@@ -158,7 +163,7 @@ def operations(batch: Batch, width: int) -> float:
 
 
 def _seconds_of_steps(
-    models: list[GraphDiffusion],
+    models: list[GraphModel],
     parts: list[Batch],
     optimizer: OptimizerSettings,
     clock: Clock,
@@ -177,7 +182,7 @@ def _seconds_of_steps(
 
 
 def training_step(
-    diffusion: GraphDiffusion, settings: OptimizerSettings = OptimizerSettings()
+    diffusion: GraphModel, settings: OptimizerSettings = OptimizerSettings()
 ) -> Callable[[Batch], None]:
     """A function that does one step of training on a batch."""
     optimizer = build_optimizer(diffusion, settings)
@@ -191,24 +196,29 @@ def training_step(
     return step
 
 
-def _saved_bytes(diffusion: GraphDiffusion, batch: Batch) -> int:
-    """What the forward pass keeps for the backward pass, weights excluded."""
-    weights = {p.untyped_storage().data_ptr() for p in diffusion.parameters()}
+def saved_bytes(compute: Callable[[], Any], without: Iterable[Tensor] = ()) -> int:
+    """What a forward pass keeps for the backward pass.
+
+    Args:
+        compute: Does the forward pass and returns what to differentiate.
+        without: Tensors not to count, such as weights.
+    """
+    excluded = {tensor.untyped_storage().data_ptr() for tensor in without}
     sizes: dict[int, int] = {}
 
     def record(saved: Tensor) -> Tensor:
         storage = saved.untyped_storage()
-        if storage.data_ptr() not in weights:
+        if storage.data_ptr() not in excluded:
             sizes[storage.data_ptr()] = storage.nbytes()
         return saved
 
     with torch.autograd.graph.saved_tensors_hooks(record, lambda saved: saved):
-        loss = diffusion.loss(batch)  # keeps the tensors, and so their addresses, alive
-    del loss
+        result = compute()  # keeps the tensors, and so their addresses, alive
+    del result
     return sum(sizes.values())
 
 
-def _weight_bytes(diffusion: GraphDiffusion) -> int:
+def _weight_bytes(diffusion: GraphModel) -> int:
     return sum(p.numel() * p.element_size() for p in diffusion.parameters())
 
 

@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader
 from torch_geometric.data import Batch
 
 from gsdm_pyg.data import ProblemBatches
-from gsdm_pyg.diffusion import GraphDiffusion, default_sampler
+from gsdm_pyg.diffusion.graph_model import GraphModel
 from gsdm_pyg.evaluation import evaluate, label
 from gsdm_pyg.problem import Problem, ProblemFamily
 from gsdm_pyg.seeding import keyed_generator
@@ -44,7 +44,7 @@ class Training(L.LightningModule):
 
     def __init__(
         self,
-        diffusion: GraphDiffusion,
+        diffusion: GraphModel,
         source: Problem | ProblemFamily,
         settings: TrainingSettings = TrainingSettings(),
         sampler: SamplerSettings | None = None,
@@ -55,7 +55,7 @@ class Training(L.LightningModule):
         num_timesteps = diffusion.settings.num_timesteps
         chosen = settings.evaluation.sampler.model_dump(exclude_unset=True)
         if sampler is None:
-            sampler = default_sampler(diffusion.spec.variables, num_timesteps)
+            sampler = diffusion.default_sampler()
         self.sampler = sampler.updated(chosen).within(num_timesteps)
         self.problems = [source.at(s) for s in settings.evaluation.problems]
         for problem in self.problems:
@@ -165,6 +165,7 @@ class Training(L.LightningModule):
         if self.interruption.requested(self.trainer):
             return
         problem, settings = self.problems[number], self.settings.evaluation
+        minutes = self.timer.time_elapsed() / 60
         result = evaluate(
             self.diffusion,
             problem,
@@ -175,6 +176,7 @@ class Training(L.LightningModule):
         for name, value in result.metrics.items():
             key = f"{label(problem)}/{name}"
             self.log(key, value, sync_dist=True, batch_size=1, prog_bar=number == 0)
+        self.log("minutes", minutes, batch_size=1)
         if self.picture_dir is not None and self.trainer.is_global_zero:
             tag = f"step{self.trainer.global_step}"
             result.save_pictures(settings.pictures, self.picture_dir, tag)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import torch
 
-from gsdm_pyg.diffusion import GraphDiffusion
+from gsdm_pyg.diffusion.graph_model import GraphModel
 from gsdm_pyg.settings import OptimizerSettings
 from gsdm_pyg.training.muon import Muon
 
 
 def build_optimizer(
-    diffusion: GraphDiffusion, settings: OptimizerSettings
+    diffusion: GraphModel, settings: OptimizerSettings
 ) -> torch.optim.Optimizer:
     """An optimizer of all parameters at their peak learning rates.
 
@@ -23,7 +23,7 @@ def build_optimizer(
             betas=settings.betas,
             weight_decay=settings.weight_decay,
         )
-    matrices = diffusion.denoiser.hidden_matrices()
+    matrices = diffusion.hidden_matrices()
     chosen = {id(p) for p in matrices}
     return Muon(
         matrices,

@@ -50,7 +50,7 @@ def train(
     if path is not None:
         _check_checkpoint(path, training)
     if settings.backend is not None:
-        training.diffusion.denoiser.set_backend(settings.backend)
+        training.diffusion.set_backend(settings.backend)
     ema = EMA(training.settings.optimizer.ema)
     every = training.settings.evaluation.every if training.problems else None
     callbacks: list[L.Callback] = [

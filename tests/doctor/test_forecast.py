@@ -51,7 +51,8 @@ def test_saved_bytes_of_a_deep_model_are_extrapolated_exactly():
 
     def saved(layers: int) -> int:
         settings = MODEL.updated({"layers": layers})
-        return module._saved_bytes(module.GraphDiffusion(spec, settings), batch)
+        diffusion = module.build(spec, settings)
+        return module.saved_bytes(lambda: diffusion.loss(batch), diffusion.parameters())
 
     work = operations(batch, MODEL.width)
     measured = [[saved(n) for n in module._DEPTHS]]

@@ -1,0 +1,1 @@
+"""Figures and tables of the paper: one file each, trained, measured and drawn."""

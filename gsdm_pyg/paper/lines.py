@@ -1,0 +1,139 @@
+"""Figures of lines: a metric against sizes, and against minutes of training."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from gsdm_pyg.paper.data import PRIOR, Data, Record
+
+_COLORS = [f"C{i}" for i in range(10)]
+
+
+def scaling_figure(data: Data) -> Figure:
+    """The metric against the points of each panel: means with their intervals."""
+    figure, axes = _panels(len(data.panels))
+    for ax, panel in zip(axes, data.panels, strict=True):
+        points = data.points(panel)
+        x = _positions(ax, points)
+        for row in data.rows(panel):
+            found = [data.interval(panel, point, row) for point in points]
+            shown = [(at, i) for at, i in zip(x, found, strict=True) if i is not None]
+            ax.errorbar(
+                [at for at, _ in shown],
+                [i.mean for _, i in shown],
+                [
+                    [max(0.0, i.mean - i.low) for _, i in shown],
+                    [max(0.0, i.high - i.mean) for _, i in shown],
+                ],
+                capsize=2,
+                marker="o",
+                markersize=3,
+                **_style(data, row),
+            )
+        prior = [data.interval(panel, point, PRIOR) for point in points]
+        shown = [(at, i) for at, i in zip(x, prior, strict=True) if i is not None]
+        if shown and data.panel_of(panel).time_to is None:
+            means = [i.mean for _, i in shown]
+            ax.plot([at for at, _ in shown], means, "k--", lw=1, label="prior")
+        ax.set(title=panel, xlabel=data.panel_of(panel).axis, ylabel=data.shown(panel))
+    return _with_legend(figure, axes)
+
+
+def curves_figure(data: Data) -> Figure:
+    """The metric against minutes of training: means, and the range over the seeds.
+
+    Panels with several points have a figure of their own for each.
+    """
+    places = [(panel, point) for panel in data.panels for point in data.points(panel)]
+    figure, axes = _panels(len(places))
+    for ax, (panel, point) in zip(axes, places, strict=True):
+        metric = data.metric(panel)
+        for row in data.rows(panel):
+            curves = [_curve(r, metric) for r in data.of(panel, point, row)]
+            curves = [curve for curve in curves if len(curve[0])]
+            style = _style(data, row)
+            if curves:
+                grid, values = _on_one_grid(curves)
+                ax.plot(grid, values.mean(0), **style)
+                low, high = values.min(0), values.max(0)
+                ax.fill_between(grid, low, high, color=style["color"], alpha=0.2)
+            elif (interval := data.interval(panel, point, row)) is not None:
+                ax.axhline(interval.mean, **{**style, "linestyle": ":"})
+        prior = data.interval(panel, point, PRIOR)
+        if prior is not None:
+            ax.axhline(prior.mean, color="black", linestyle="--", lw=1, label="prior")
+        title = f"{panel}, {data.panel_of(panel).axis} {point}" if point else panel
+        ax.set(title=title, xlabel="minutes of training", ylabel=data.shown(panel))
+    return _with_legend(figure, axes)
+
+
+def _panels(count: int) -> tuple[Figure, Sequence[Axes]]:
+    columns = min(max(count, 1), 3)
+    lines = math.ceil(max(count, 1) / columns)
+    size = (3.2 * columns + 0.4, 2.7 * lines + 0.7)
+    figure = Figure(figsize=size, layout="constrained")
+    axes = list(figure.subplots(lines, columns, squeeze=False).flat)
+    for ax in axes[count:]:
+        ax.set_axis_off()
+    return figure, axes[:count]
+
+
+def _style(data: Data, row: str) -> dict[str, Any]:
+    """One color per row in all panels."""
+    number = list(data.figure.rows).index(row)
+    dashed = "w/o int" in row
+    color = _COLORS[number % len(_COLORS)]
+    return {"label": row, "color": color, "linestyle": "--" if dashed else "-"}
+
+
+def _positions(ax: Axes, points: Sequence[str]) -> list[float]:
+    """Where the points are on the x axis: at their numbers, if they are numbers."""
+    try:
+        x = [float(point) for point in points]
+    except ValueError:
+        x = [float(i) for i in range(len(points))]
+    else:
+        if min(x) > 0 and max(x) >= 4 * min(x):
+            ax.set_xscale("log")
+    ax.set_xticks(x, points)
+    ax.minorticks_off()
+    return x
+
+
+def _curve(record: Record, metric: str) -> tuple[list[float], list[float]]:
+    """Minutes and values of one run."""
+    curve = record.get("curve") or {}
+    pairs = zip(curve.get("minutes", []), curve.get(metric, []), strict=False)
+    known = [(m, v) for m, v in pairs if m is not None and v is not None]
+    return [m for m, _ in known], [v for _, v in known]
+
+
+def _on_one_grid(
+    curves: Sequence[tuple[list[float], list[float]]],
+) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """Curves at the same minutes: from where all have begun to where all have ended."""
+    first = max(minutes[0] for minutes, _ in curves)
+    last = max(first, min(minutes[-1] for minutes, _ in curves))
+    grid = np.linspace(first, last, 50)
+    return grid, np.stack([np.interp(grid, *curve) for curve in curves])
+
+
+def _with_legend(figure: Figure, axes: Sequence[Axes]) -> Figure:
+    handles: dict[str, Any] = {}
+    for ax in axes:
+        for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
+            handles.setdefault(label, handle)
+    figure.legend(
+        handles.values(),
+        handles.keys(),
+        loc="outside lower center",
+        ncols=4,
+        fontsize=8,
+    )
+    return figure
