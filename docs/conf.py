@@ -27,6 +27,7 @@ exclude_patterns = ["_build", "extensions"]
 
 # Pages with `{code-cell}` are executed, each in a process of its own. kernel.py takes
 # it to the root folder, where the commands of all pages are run.
+os.environ.setdefault("GOMP_SPINCOUNT", "20000")  # as `gsdm train` does
 os.environ["PYTHONSTARTUP"] = str(DOCS / "extensions" / "kernel.py")
 nb_execution_mode = "force"
 nb_execution_raise_on_error = True

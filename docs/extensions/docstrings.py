@@ -13,7 +13,7 @@ from gsdm_pyg.settings_base import Settings
 def escape_shapes(app: Sphinx, *described: Any) -> None:
     """Write the star of a shape [num, *shape] as such: a docstring has no emphasis."""
     lines: list[str] = described[-1]
-    lines[:] = [re.sub(r"([\[ ])\*(lead|shape)", r"\1\\*\2", line) for line in lines]
+    lines[:] = [re.sub(r"([\[ ])\*(\w+[\],])", r"\1\\*\2", line) for line in lines]
 
 
 def add_default(
