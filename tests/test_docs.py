@@ -35,11 +35,11 @@ def to_run(page: Path) -> list[docs.Block]:
 
 
 def executed_pages() -> list:
-    """Pages with Python to run here; slow if they train or load a model."""
+    """Pages with Python to run here; slow if they make, train or load a model."""
     pages = []
     for page in docs.PAGES:
         code = "".join(block.code for block in to_run(page))
-        slow = ".fit(" in code or "from_pretrained" in code
+        slow = "GSDM." in code
         if code:
             pages.append(pytest.param(page, marks=[pytest.mark.slow] * slow))
     return pages
