@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 SCATTER := $(VENV)/.scatter
 
-.PHONY: train test fast lint wheel setup scatter clean
+.PHONY: train test fast lint docs wheel setup scatter clean
 
 train: setup
 	$(BIN)/python train.py $(CONFIG) $(ARGS)
@@ -22,6 +22,12 @@ lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# The tutorials are executed on the way; warnings are errors. No file is loaded from the
+# network, neither here nor by the pages.
+docs: setup
+	$(BIN)/sphinx-build -W --keep-going -q -j auto -b html docs docs/_build/html
+	@echo "docs/_build/html/index.html"
 
 wheel: setup
 	$(BIN)/pip wheel --quiet --no-deps --wheel-dir dist .
@@ -48,4 +54,4 @@ $(SCATTER): $(READY)
 	@touch $@
 
 clean:
-	rm -rf $(VENV)
+	rm -rf $(VENV) docs/_build

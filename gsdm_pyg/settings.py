@@ -102,7 +102,7 @@ class ModelSettings(GraphOptions):
     num_timesteps: PositiveInt = 1000
     """T, the steps of the diffusion."""
     discrete_loss: DiscreteLoss = "cross_entropy"
-    """Loss of discrete nodes: cross-entropy, or the squared error of probabilities."""
+    """Loss of discrete nodes, cross-entropy or the squared error of probabilities."""
     continuous_loss: ContinuousLoss = "v"
     """Loss of continuous nodes. "x0" is the squared error of x0. "v" divides it by
     1 - alpha_bar, and so weights the error of the network's raw output (minus the
@@ -275,7 +275,7 @@ class TrainerSettings(Settings):
     accelerator: str = "auto"
     """Lightning's accelerator, such as "cpu" or "gpu"."""
     devices: int | list[int] | Literal["auto"] = 1
-    """Lightning's devices: how many, or which."""
+    """How many devices to train on, or which; see Lightning."""
     num_nodes: PositiveInt = 1
     """Machines that train together."""
     strategy: str = "auto"

@@ -28,9 +28,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(130)
 
 
-def _run(arguments: Sequence[str] | None) -> None:
-    from lightning.fabric.utilities.exceptions import MisconfigurationException
-
+def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    """The options of a command line; `run` is the function of its command."""
     from gsdm_pyg.cli import (
         calibrate,
         compile,
@@ -43,7 +42,6 @@ def _run(arguments: Sequence[str] | None) -> None:
         solve,
         train,
     )
-    from gsdm_pyg.training import TrainingDiverged
 
     parser = argparse.ArgumentParser(prog="gsdm", description=__doc__)
     commands = parser.add_subparsers(required=True)
@@ -66,6 +64,15 @@ def _run(arguments: Sequence[str] | None) -> None:
     if any(text.startswith("-") for text in rest):
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
     options.settings += rest
+    return options
+
+
+def _run(arguments: Sequence[str] | None) -> None:
+    from lightning.fabric.utilities.exceptions import MisconfigurationException
+
+    from gsdm_pyg.training import TrainingDiverged
+
+    options = parse(arguments)
     try:
         options.run(options)
     except (ValueError, TrainingDiverged, MisconfigurationException) as error:

@@ -34,7 +34,7 @@ class StructuredAttentionConv(MessagePassing):
     r"""Multi-head attention along the edges of a graph.
 
     .. math::
-        \mathbf{x}^{\prime}_i = \mathbf{W}_s \mathbf{x}_i + \Big\Vert_{h=1}^{H}
+        \mathbf{x}^{\prime}_i = \mathbf{W}_s \mathbf{x}_i + \Bigl\Vert_{h=1}^{H}
         \sum_{j \in \mathcal{N}(i)} \operatorname{softmax}_j \left(
         \frac{\mathbf{q}_{i,h}^{\top} (\mathbf{k}_{j,h} + \mathbf{e}_{ij,h})}
         {\sqrt{C}} \right) (\mathbf{v}_{j,h} + \mathbf{e}_{ij,h})
