@@ -1,4 +1,4 @@
-"""Tries by committing: the most confident entry gets a value, and what follows, too."""
+"""Tries by committing: one entry after the other gets a class, and what follows, too."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ CERTAIN = 0.95  # entries of this probability are committed together
 class Committing:
     """Draws classes one by one, each from its marginal given those before.
 
-    One evaluation of the network says what each unknown entry is. The entry of which it
-    is most confident gets a class at random by these probabilities, and so do all of
-    which it is certain. `Problem.possible` then says what follows. A try ends with an
-    answer or with a contradiction. Drawn from exact marginals, answers have the exact
-    distribution.
+    One evaluation of the network says what each unknown entry may be. A random entry
+    gets a class at random by these probabilities, and so do all of which the network is
+    certain. `Problem.possible` then says what follows. A try ends with an answer or
+    with a contradiction. Drawn from exact marginals, answers have the exact
+    distribution. The order is random because training gives random entries, too.
 
     Args:
         diffusion: A trained diffusion model.
@@ -111,11 +111,10 @@ class Committing:
     def _commit(p: Tensor, known: Tensor, generators: list[torch.Generator]) -> Tensor:
         """One-hot codes [b, N, W] of the entries that are committed, zero elsewhere."""
         p = p / p.sum(-1, keepdim=True).clamp(min=1e-30)
-        confidence = p.amax(-1).masked_fill(known, -1)  # [b, N]
-        chosen = confidence >= CERTAIN
-        chosen |= torch.zeros_like(chosen).scatter(
-            1, confidence.argmax(1)[:, None], True
-        )
+        certain = ~known & (p.amax(-1) >= CERTAIN)  # [b, N]
+        order = torch.stack([torch.rand(p.size(1), generator=g) for g in generators])
+        one = order.masked_fill(known, -1).argmax(1)[:, None]  # [b, 1]
+        chosen = certain.scatter(1, one, True)
         threshold = torch.stack(
             [torch.rand(p.size(1), generator=g) for g in generators]
         )
