@@ -61,7 +61,7 @@ def small(path: Path) -> tuple[Config, GSDM]:
 
 
 def evaluated(config: Config) -> list[Problem]:
-    return [config.problem.source(s).largest() for s in config.evaluation.problems]
+    return [config.problem.source().at(s) for s in config.evaluation.problems]
 
 
 def smallest_evaluated(config: Config) -> Problem:

@@ -193,7 +193,7 @@ def test_a_config_holds_groups_as_yaml():
     )
     assert config.problem.source() == RAGGED
     (sizes,) = config.evaluation.problems
-    assert config.problem.source(sizes).largest().groups == (3, 4, 2)
+    assert config.problem.source().at(sizes).groups == (3, 4, 2)
 
 
 @pytest.mark.slow

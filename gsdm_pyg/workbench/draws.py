@@ -15,7 +15,7 @@ from gsdm_pyg.workbench.values import to_list
 
 
 class _Wish(Settings):
-    """What the page asks for."""
+    """What the page asks for when it wants an instance."""
 
     seed: NonNegativeInt
     """Chooses the instance and what is given."""
