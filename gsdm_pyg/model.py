@@ -283,6 +283,11 @@ class GSDM(nn.Module):
         also = ("given", "num_solutions", "generator", "max_nodes", "return_path")
         of_search = {n: v for n, v in settings.items() if n in names}
         of_sampler = {n: v for n, v in settings.items() if n not in names}
+        if "restarts" in of_sampler:
+            raise ValueError(
+                "solve() draws anew where an answer is not verified: set tries instead "
+                f"(got restarts={of_sampler['restarts']!r})."
+            )
         search = SearchSettings.parse(of_search)
         sampler = self._sampler(of_sampler, (*also, "on_estimate", *names))
         values, known, several = self._check_given(problem, given)

@@ -203,7 +203,8 @@ class SearchSettings(Settings):
     method: SolveMethod = "auto"
     """What a try is. "sample" draws a sample, of 10 steps at first and of more after
     some tries, up to the steps of the sampler. "commit" gives classes to one entry
-    after the other, in random order, and takes over what the constraints imply; it needs `Problem.possible`. "auto" commits where it can."""
+    after the other, in random order, and takes over what the constraints imply; it
+    needs `Problem.possible`. "auto" commits where it can."""
     tries: PositiveInt = 32
     """The most tries of each answer."""
     max_evaluations: PositiveInt | None = None

@@ -89,14 +89,12 @@ class BCMF(Problem):
     def polish(self, samples, known):
         """The best A given R and R given A, in turns; where nothing of them is given.
 
-        Without E the sampled one is fitted.
+        Unknown entries of E are fitted as sampled, and then follow from A and R.
         """
-        E, A, R = (samples[name] for name in ("E", "A", "R"))
-        fixed = (known["A"].flatten(1) | known["R"].flatten(1).any(1, True)).any(1)
-        A, R = alternate(E, A, R, fixed)
+        fixed = known["A"].flatten(1).any(1) | known["R"].flatten(1).any(1)
+        A, R = alternate(samples["E"], samples["A"], samples["R"], fixed)
         exact = multiply(A, R)
-        exact["E"] = E if self.given == "E" else exact["E"]
-        return exact
+        return {**exact, "E": torch.where(known["E"], samples["E"], exact["E"])}
 
     def panels(self):
         marks = {"E = A R": "E"}

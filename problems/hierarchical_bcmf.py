@@ -84,10 +84,11 @@ class HierarchicalBCMF(BCMF):
         E, A, R = (samples[name] for name in ("E", "A", "R"))
         used = torch.arange(self.k) < samples["K"][:, None]  # [S, k]
         R = R * used[:, :, None]
-        A = bounded_least_squares(E, A * used[:, None], R)
+        fixed = known["A"].flatten(1).any(1)[:, None, None]
+        A = torch.where(fixed, A, bounded_least_squares(E, A * used[:, None], R))
         exact = multiply(A, R)
-        exact["E"] = E if self.given == "E" else exact["E"]
-        return {**samples, **exact, "D": used.long()}
+        E = torch.where(known["E"], E, exact["E"])
+        return {**samples, **exact, "E": E, "D": used.long()}
 
     def panels(self):
         return [*super().panels(), Panel("grid", ("K",))]

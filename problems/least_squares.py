@@ -35,16 +35,18 @@ def bounded_least_squares(E: Tensor, A: Tensor, R: Tensor) -> Tensor:
     A, gram, target = A.double(), R.double() @ R.double().mT, E.double() @ R.double().mT
     curvature = gram.diagonal(dim1=-2, dim2=-1)  # [S, k]
     columns = list(A.unbind(-1))  # k of [S, m]
+    moved = torch.full((len(A),), torch.inf, dtype=A.dtype)
     for _ in range(SWEEPS):
-        moved = 0.0
+        going = moved > 1e-7  # each matrix by itself: others do not change its result
+        if not going.any():
+            break
+        moved = torch.zeros_like(moved)
         for l, used in enumerate(curvature.unbind(-1)):  # noqa: E741, the paper's letter
             others = torch.stack(columns, -1) @ gram[..., l, None]
             step = (target[..., l] - others[..., 0]) / used.clamp(min=1)[:, None]
-            new = (columns[l] + step).clamp(0, 1)
-            moved = max(moved, (new - columns[l]).abs().max().item())
+            new = (columns[l] + step).clamp(0, 1).where(going[:, None], columns[l])
+            moved = moved.maximum((new - columns[l]).abs().amax(1))
             columns[l] = new
-        if moved < 1e-7:
-            break
     return torch.stack(columns, -1).to(E)
 
 

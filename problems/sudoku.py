@@ -23,7 +23,7 @@ from gsdm_pyg import (
 from problems.sudoku_grids import draw_grids
 from problems.sudoku_rules import MOST_DIGITS, remaining_digits
 from problems.sudoku_search import count_solutions
-from problems.sudoku_text import read_puzzles, write_grid
+from problems.sudoku_text import SYMBOLS, read_puzzles, write_grid
 
 Grids = Literal["all", "shifted"]
 
@@ -153,7 +153,8 @@ class Sudoku(Problem):
 
     def write(self, sample):
         """The grid as N lines of N digits."""
-        return write_grid(sample["cells"].numpy())
+        cells = sample["cells"]
+        return write_grid(cells.numpy()) if self.n <= len(SYMBOLS) else None
 
     def _shared(self, cell: tuple[int, int], other: tuple[int, int]) -> str:
         """What two cells have in common: a row, a column or a block."""

@@ -57,6 +57,7 @@ def _fill_singles(cells, groups, n, left):
         row, column, block = groups[cell]
         left[cell] = every & ~(used[row] | used[column] | used[block])
         if left[cell] == 0:
+            left[:] = 0
             return False
         for group in groups[cell]:
             more[group] |= once[group] & left[cell]

@@ -101,7 +101,8 @@ class ProgramProblem(Problem, register=False):
         """Variables that `let` names, as the program computes them from the others."""
         computed = self._verified("polish", samples)[1]
         variables = graph_of(self).variables
-        exact = _by_domain(computed, [variables[name] for name in computed])
+        whole = [variables[name] for name in computed if name in variables]
+        exact = _by_domain(computed, whole)
         return {**samples, **exact}
 
     def _verified(

@@ -31,12 +31,9 @@ class Verifier(Handler):
         value = self._given(site)
         if _is_index(distribution):
             value = value.long()
-        support = distribution.support
-        if support is None or support.is_discrete:
-            wrong = distribution.log_prob(value) <= _least(distribution)
-        else:
-            wrong = ~support.check(value)
-        self._miss(f"support of {site.variable}", site, wrong)
+        self._miss(
+            f"support of {site.variable}", site, _impossible(distribution, value)
+        )
         return value
 
     def compute(self, site: Site, value: Tensor) -> Tensor:
@@ -54,7 +51,7 @@ class Verifier(Handler):
     def constrain(self, condition: Tensor) -> None:
         self.num_conditions += 1
         name = f"condition {self.num_conditions} of factor()"
-        self.missed[name] = {(): (~condition).float()}
+        self.missed[name] = {(): ~condition}
 
     def _given(self, site: Site) -> Tensor:
         value = self.given[site.variable]
@@ -63,7 +60,7 @@ class Verifier(Handler):
         return value.to(torch.get_default_dtype(), copy=True)
 
     def _miss(self, name: str, site: Site, amount: Tensor) -> None:
-        self.missed.setdefault(name, {})[site.entry or ()] = amount.float()
+        self.missed.setdefault(name, {})[site.entry or ()] = amount
 
 
 def verify(
@@ -114,6 +111,19 @@ def verify(
     )
 
 
+def _impossible(distribution: Distribution, value: Tensor) -> Tensor:
+    """Which values are outside of the support, or have no probability."""
+    support = distribution.support
+    if support is not None and not support.is_discrete:
+        return ~support.check(value)
+    if support is None:
+        return ~(distribution.log_prob(value) > _least(distribution))
+    inside = support.check(value)
+    shape = inside.shape + (1,) * (value.dim() - inside.dim())
+    legal = torch.where(inside.view(shape), value, torch.zeros_like(value))
+    return ~(inside & (distribution.log_prob(legal) > _least(distribution)))
+
+
 def _least(distribution: Distribution) -> float:
     """The log-probability of what a discrete distribution cannot draw.
 
@@ -132,12 +142,16 @@ def _is_index(distribution: Distribution) -> bool:
     return isinstance(distribution, Categorical)
 
 
-def _by_name(
-    entries: dict[str, dict[tuple[int, ...], Tensor]], flat: list[Tensor]
-) -> Values:
-    """Results in the order of the entries -> an array [S, *any] per name."""
-    rest = iter(flat)
-    return {
-        name: join_entries({at: next(rest) for at in parts})
-        for name, parts in entries.items()
-    }
+def _by_name(entries: Entries, flat: list[Tensor]) -> Values:
+    """Results in the order of the entries -> an array [S, *any] per name.
+
+    A name of which only some entries are there gets an array per entry.
+    """
+    rest, found = iter(flat), {}
+    for name, parts in entries.items():
+        arrays = {at: next(rest) for at in parts}
+        try:
+            found[name] = join_entries(arrays)
+        except KeyError:
+            found |= {f"{name}{list(at)}": array for at, array in arrays.items()}
+    return found

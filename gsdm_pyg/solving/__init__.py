@@ -5,6 +5,7 @@ instance is solved or has used up what it may cost.
 """
 
 from gsdm_pyg.solving.solution import Solution
-from gsdm_pyg.solving.solver import OnEstimate, SolvingInterrupted, solve
+from gsdm_pyg.solving.solver import SolvingInterrupted, solve
+from gsdm_pyg.solving.task import OnEstimate
 
 __all__ = ["OnEstimate", "Solution", "SolvingInterrupted", "solve"]

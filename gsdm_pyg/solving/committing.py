@@ -1,8 +1,8 @@
-"""Tries by committing: one entry after the other gets a class, and what follows, too."""
+"""Tries by committing: classes for one entry after the other, and what follows."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
@@ -12,7 +12,7 @@ from gsdm_pyg.diffusion import GraphDiffusion
 from gsdm_pyg.posterior import batches_of
 from gsdm_pyg.problem import graph_of
 from gsdm_pyg.solving.implied import Implications
-from gsdm_pyg.solving.task import OnEstimate, Task
+from gsdm_pyg.solving.task import OnEstimate, Task, Tried
 
 CERTAIN = 0.95  # entries of this probability are committed together
 
@@ -51,21 +51,17 @@ class Committing:
         budget: Tensor,
         generator: Callable[[int], torch.Generator],
         on_estimate: OnEstimate | None = None,
-    ) -> tuple[dict[str, Tensor], Tensor]:
-        """An answer for each row and what it took, as `Sampling` has it.
+    ) -> Iterator[Tried]:
+        """Answers of the rows, as they are finished, as `Sampling` has it.
 
-        Where it ends without an answer, the likeliest classes fill the rest.
+        Where a try ends without an answer, the likeliest classes fill the rest.
         """
         problem = self._task.problem
         instances = encode(problem, *self._task.given(rows), self._options)
-        answers, spent = [], []
         for chunk in batches_of(instances, self._options, self._max_nodes):
             own = [generator(i) for i in range(chunk.start, chunk.stop)]
             part = instances[chunk]
-            x, cost = self._fill(part, rows[chunk], budget[chunk], own, on_estimate)
-            answers.append(x)
-            spent.append(cost)
-        return dict(self._graph.decode(torch.cat(answers))), torch.cat(spent)
+            yield from self._fill(part, rows[chunk], budget[chunk], own, on_estimate)
 
     def _fill(
         self,
@@ -74,29 +70,28 @@ class Committing:
         budget: Tensor,
         generators: list[torch.Generator],
         on_estimate: OnEstimate | None,
-    ) -> tuple[Tensor, Tensor]:
-        """Values [b, N, W] and evaluations [b]."""
-        x, known = instances.x.clone(), instances.observed.clone()
-        allowed, x, known = self._implied(x, known)
-        spent = torch.zeros(len(x), dtype=torch.long)
-        going = ~known.all(1) & ~self._implied.contradictory(allowed, known).any(1)
-        while going.any():
-            at = going.nonzero()[:, 0]
-            p = self._marginals(x[at], known[at], [generators[i] for i in at.tolist()])
-            spent[at] += 1
+    ) -> Iterator[Tried]:
+        """Answers of the rows [b] of one batch."""
+        allowed, x, known = self._implied(instances.x, instances.observed)
+        left = torch.arange(len(x))  # of the batch, rows whose try goes on
+        spent = 0
+        while len(left):
+            own = [generators[i] for i in left.tolist()]
+            p, spent = self._marginals(x, known, own), spent + 1
             if on_estimate is not None:
-                on_estimate(rows[at], torch.where(known[at, :, None], x[at], p))
-            p = p * allowed[at]
-            done = self._commit(p, known[at], [generators[i] for i in at.tolist()])
-            x[at] = torch.where(known[at, :, None], x[at], done)
-            committed = known[at] | (done.sum(-1) > 0)
-            left, filled, all_known = self._implied(x[at], committed)
-            wrong = self._implied.contradictory(left, all_known).any(1)
-            allowed[at], x[at], known[at] = left, filled, all_known
-            over = wrong | all_known.all(1) | (spent[at] >= budget[at])
-            x[at] = torch.where(all_known[..., None] | ~over[:, None, None], x[at], p)
-            going[at] = ~over
-        return x, spent
+                on_estimate(rows[left], torch.where(known[..., None], x, p))
+            p = p * allowed
+            p = torch.where(p.sum(-1, keepdim=True) > 0, p, allowed.to(p))
+            codes = self._commit(p, known, own)
+            x = torch.where(known[..., None], x, codes)
+            allowed, x, known = self._implied(x, known | (codes.sum(-1) > 0))
+            wrong = self._implied.contradictory(allowed, known).any(1)
+            over = wrong | known.all(1) | (spent >= budget[left])
+            if over.any():
+                answers = torch.where(known[..., None], x, p)[over]
+                cost = torch.full((len(answers),), spent)
+                yield Tried(rows[left[over]], self._graph.decode(answers), cost)
+            left, x, known, allowed = (a[~over] for a in (left, x, known, allowed))
 
     def _marginals(
         self, x: Tensor, known: Tensor, generators: list[torch.Generator]

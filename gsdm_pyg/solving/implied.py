@@ -76,6 +76,7 @@ class Implications:
         allowed = torch.zeros_like(x, dtype=torch.bool)
         for row, variable in zip(self._columns, self._variables, strict=True):
             if variable.name not in possible:
+                allowed[:, variable.nodes] = row & (row.sum() > 1)
                 continue
             left = torch.as_tensor(possible[variable.name]).bool()
             shape = (len(x), *variable.shape, int(row.sum()))

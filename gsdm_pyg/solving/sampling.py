@@ -6,16 +6,16 @@ one, and a new one sooner than a restart of the last (docs/solving.md has the fi
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
 
 from gsdm_pyg.data import encode
 from gsdm_pyg.diffusion import GraphDiffusion
-from gsdm_pyg.posterior import sample_posterior
+from gsdm_pyg.posterior import SamplingInterrupted, sample_posterior
 from gsdm_pyg.settings import SamplerSettings
-from gsdm_pyg.solving.task import OnEstimate, Task
+from gsdm_pyg.solving.task import OnEstimate, Task, Tried
 
 SHORT = 10  # steps of the first tries
 LONGER = 8  # after so many tries, the next ones have twice the steps
@@ -55,8 +55,8 @@ class Sampling:
         budget: Tensor,
         generator: Callable[[int], torch.Generator],
         on_estimate: OnEstimate | None = None,
-    ) -> tuple[dict[str, Tensor], Tensor]:
-        """A sample for each row, [b, *shape] per variable, and what it took, [b].
+    ) -> Iterator[Tried]:
+        """Samples of the rows, as they are finished.
 
         Args:
             rows: Which rows to try, [b].
@@ -70,14 +70,19 @@ class Sampling:
 
         def follow(chunk: slice, x: Tensor) -> None:
             if on_estimate is not None:
-                on_estimate(rows[chunk], x)
+                on_estimate(rows[chunk], x.cpu())
 
-        samples = sample_posterior(
-            self._diffusion,
-            instances,
-            self._sampler.updated({"steps": steps}),
-            generator,
-            self._max_nodes,
-            follow,
-        )
-        return samples, torch.full((len(rows),), steps)
+        try:
+            samples = sample_posterior(
+                self._diffusion,
+                instances,
+                self._sampler.updated({"steps": steps}),
+                generator,
+                self._max_nodes,
+                follow,
+            )
+        except SamplingInterrupted as partial:
+            found = len(next(iter(partial.samples.values())))
+            yield Tried(rows[:found], partial.samples, torch.full((found,), steps))
+            raise
+        yield Tried(rows, samples, torch.full((len(rows),), steps))

@@ -6,11 +6,12 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor
+from tqdm import tqdm
 
 from gsdm_pyg.data import encode
 from gsdm_pyg.diffusion import GraphDiffusion
 from gsdm_pyg.encoding import Arrays
-from gsdm_pyg.posterior import SamplingInterrupted, progress_bar
+from gsdm_pyg.posterior import progress_bar
 from gsdm_pyg.problem import Problem, graph_of
 from gsdm_pyg.settings import GraphOptions, SamplerSettings, SearchSettings
 from gsdm_pyg.solving.committing import Committing
@@ -54,7 +55,9 @@ class Search:
         self._search = search
         self._generator = generator
         self._on_estimate = on_estimate
-        options = diffusion.settings.graph
+        options, most = diffusion.settings.graph, search.max_evaluations
+        if most is not None and most < sampler.steps:
+            sampler = sampler.updated({"steps": most, "restarts": 0})
         self._try: Sampling | Committing = (
             Committing(diffusion, task, max_nodes)
             if _commits(search, task, options)
@@ -73,7 +76,7 @@ class Search:
         """Solve what can be solved; Ctrl-C leaves what is found so far."""
         most = self._search.max_evaluations or torch.iinfo(torch.long).max
         with progress_bar(len(self.task), "solving") as bar:
-            self._keep(*self._what_is_given())
+            self._take_what_is_given()
             bar.update(int(self.solved.sum()))
             for number in range(self._search.tries):
                 budget = most - self.evaluations
@@ -81,35 +84,39 @@ class Search:
                 rows = (~self.solved & affordable).nonzero()[:, 0]
                 if not len(rows):
                     break
-                self._again(rows, number, budget[rows])
-                bar.update(int(self.solved.sum()) - bar.n)
+                self._again(rows, number, budget[rows], bar)
 
-    def _again(self, rows: Tensor, number: int, budget: Tensor) -> None:
+    def _again(self, rows: Tensor, number: int, budget: Tensor, bar: tqdm) -> None:
         """One more try of some rows [b]."""
 
         def generator(i: int) -> torch.Generator:
             return self._generator(int(rows[i]), number)
 
-        try:
-            samples, spent = self._try(
-                rows, number, budget, generator, self._on_estimate
-            )
-        except SamplingInterrupted as partial:
-            found = len(next(iter(partial.samples.values())))
-            self._keep(rows[:found], partial.samples)
-            raise
-        self.evaluations[rows] += spent
-        self._keep(rows, samples)
+        for tried in self._try(rows, number, budget, generator, self._on_estimate):
+            self.evaluations[tried.rows] += tried.evaluations
+            self._keep(tried.rows, tried.answers)
+            bar.update(int(self.solved.sum()) - bar.n)
 
-    def _what_is_given(self) -> tuple[Tensor, dict[str, Tensor]]:
-        """The rows whose latent variables are all known, and their values."""
+    def _take_what_is_given(self) -> None:
+        """Verify rows of which all is known; one that is no solution is rejected."""
         variables = graph_of(self.task.problem).variables
         complete = torch.ones(len(self.task), dtype=torch.bool)
         for name, mask in self.task.known.items():
             if variables[name].role is not Role.INTERMEDIATE:
                 complete &= mask.flatten(1).all(1) if mask.dim() > 1 else mask
         rows = complete.nonzero()[:, 0]
-        return rows, self.task.given(rows)[0]
+        answers = self.task.given(rows)[0]
+        self._keep(rows, answers)
+        wrong = rows[~self.solved[rows]]
+        if len(wrong):
+            one = {
+                name: value[int(wrong[0])][None] for name, value in self.best.items()
+            }
+            missed = [n for n, a in broken(self.task.problem, one).items() if a.any()]
+            raise ValueError(
+                "Everything is given and contradicts the constraints: leave unknown "
+                f"what is to be found (got a violation of {', '.join(missed)})."
+            )
 
     def _keep(self, rows: Tensor, samples: dict[str, Tensor]) -> None:
         """Polish and verify answers of some rows, and keep those that miss less."""
@@ -123,11 +130,17 @@ class Search:
             else value
             for name, value in polished.items()
         }
-        missed = num_broken(broken(problem, answers), len(rows))
-        less = missed < self.num_broken[rows]
-        self.num_broken[rows[less]] = missed[less]
+        missed = broken(problem, answers)
+        for name, variable in graph_of(problem).variables.items():
+            if variable.role is Role.INTERMEDIATE and name in polished:
+                off = (answers[name].double() - polished[name].double()).abs()
+                off = torch.where(off > problem.tolerance, off, 0.0)
+                missed[f"{name} as given"] = off
+        num = num_broken(missed, len(rows))
+        less = num < self.num_broken[rows]
         better = {name: value[less] for name, value in answers.items()}
         _put(self.best, rows[less], better, len(self.task))
+        self.num_broken[rows[less]] = num[less]
 
 
 def imply(
@@ -141,14 +154,13 @@ def imply(
         known: A boolean array [B, *shape] per variable.
         options: The graph that the model sees.
     """
-    if problem.possible(values, known) is None:
-        return dict(values), dict(known)
-    implied = Implications(problem, options)
+    implied, decode = Implications(problem, options), graph_of(problem, options).decode
     instances = encode(problem, values, known, options)
     x, observed = instances.x, instances.observed
-    allowed, x, observed = implied(x, observed)
-    implied.check(implied.contradictory(allowed, observed))
-    return dict(graph_of(problem, options).decode(x)), implied.named(observed)
+    if problem.possible(decode(x), implied.named(observed)) is not None:
+        allowed, x, observed = implied(x, observed)
+        implied.check(implied.contradictory(allowed, observed))
+    return dict(decode(x)), implied.named(observed)
 
 
 def _commits(search: SearchSettings, task: Task, options: GraphOptions) -> bool:

@@ -11,7 +11,7 @@ from torch import Tensor
 from gsdm_pyg.encoding import Arrays
 from gsdm_pyg.problem import Problem, graph_of
 from gsdm_pyg.returned import Method, as_values, check_by_name
-from gsdm_pyg.variables import Role
+from gsdm_pyg.variables import Continuous, Role
 
 
 @dataclass(frozen=True)
@@ -57,8 +57,8 @@ class Solution:
 def broken(problem: Problem, samples: Arrays) -> dict[str, Tensor]:
     """By how much S samples miss each constraint, [S, *any], 0 within the tolerance.
 
-    That latent values are in their domains is a constraint of every problem. One whose
-    violation is not a number is missed by infinity.
+    That latent values are in their domains is a constraint of every problem. A
+    violation that is true, or not a number, is infinite: no tolerance allows it.
     """
     method = Method("violations", problem)
     found = problem.violations(samples)
@@ -66,7 +66,15 @@ def broken(problem: Problem, samples: Arrays) -> dict[str, Tensor]:
     num = len(next(iter(samples.values())))
     missed = {}
     for name, value in found.items():
-        amount = as_values(method, name, value).double()
+        values = as_values(method, name, value)
+        amount = values.double()
+        if values.dtype == torch.bool:
+            amount = torch.where(values, torch.inf, 0.0).double()
+        if (amount < 0).any():
+            raise ValueError(
+                f"{method} returns by how much {name!r} is missed, at least 0: take "
+                f"the absolute value (got {amount.min().item()})."
+            )
         if amount.dim() == 0 or len(amount) != num:
             raise ValueError(
                 f"{method} must return {name!r} in the shape (S, ...), here S = {num} "
@@ -98,17 +106,17 @@ def distinct(
     the tolerance.
     """
     variables = graph_of(problem).variables
-    numbers: dict[tuple[int, ...], int] = {}
+    numbers: dict[tuple[float, ...], int] = {}
     kept: list[dict[str, Tensor]] = []
     counts: list[int] = []
     for answer in answers:
-        key: list[int] = []
+        key: list[float] = []
         for name, value in answer.items():
             if variables[name].role is not Role.LATENT:
                 continue
-            if variables[name].domain.num_classes is None:
+            if isinstance(variables[name].domain, Continuous) and problem.tolerance:
                 value = (value.double() / problem.tolerance).round()
-            key += value.long().flatten().tolist()
+            key += value.flatten().tolist()
         number = numbers.setdefault(tuple(key), len(kept))
         if number == len(kept):
             kept.append(answer)

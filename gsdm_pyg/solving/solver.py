@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor
 
@@ -14,10 +12,7 @@ from gsdm_pyg.seeding import keyed_generator
 from gsdm_pyg.settings import SamplerSettings, SearchSettings
 from gsdm_pyg.solving.search import Search, imply
 from gsdm_pyg.solving.solution import Solution, broken, distinct
-from gsdm_pyg.solving.task import Task
-
-# The instances [b] of which an estimate was made, and their nodes [b, N, W].
-OnEstimate = Callable[[Tensor, Tensor], object]
+from gsdm_pyg.solving.task import OnEstimate, Task
 
 
 class SolvingInterrupted(KeyboardInterrupt):
@@ -114,7 +109,9 @@ def _solution(
         {name: value[row] for name, value in run.best.items()}
         for row in rows[run.solved[rows]].tolist()
     ]
-    best, missed = {name: value[shown] for name, value in run.best.items()}, {}
+    tried = run.num_broken[shown] < torch.iinfo(torch.long).max
+    best = {name: value[shown] for name, value in run.best.items()} if tried else {}
+    missed: dict[str, Tensor] = {}
     if best and not run.solved[shown]:
         one = {name: value[None] for name, value in best.items()}
         found = broken(run.task.problem, one)

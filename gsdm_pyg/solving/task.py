@@ -4,13 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from torch import Tensor
 
 from gsdm_pyg.problem import Problem
 
-# Which rows are tried [b], and what the network estimates of their nodes [b, N, W].
+# Which rows, or instances, are tried [b], and what the network estimates of their
+# nodes [b, N, W].
 OnEstimate = Callable[[Tensor, Tensor], object]
+
+
+class Tried(NamedTuple):
+    """What a try gave some rows."""
+
+    rows: Tensor  # [b]
+    answers: dict[str, Tensor]  # [b, *shape] per variable
+    evaluations: Tensor  # [b]
 
 
 @dataclass(frozen=True)

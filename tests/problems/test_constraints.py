@@ -118,7 +118,8 @@ def test_bounded_least_squares_agrees_with_scipy():
 
 def test_best_codes_agree_with_all_codes():
     generator = seeded(4)
-    E, A = torch.rand(1, 4, 5, generator=generator), torch.rand(1, 4, 3)
+    E = torch.rand(1, 4, 5, generator=generator)
+    A = torch.rand(1, 4, 3, generator=generator)
     R = best_codes(E, A, torch.zeros(1, 3, 5).long())[0]
     for j in range(5):
         errors = {

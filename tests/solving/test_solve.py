@@ -1,5 +1,6 @@
 """Solutions are verified, cost what they may, and depend on the seed alone."""
 
+import copy
 import itertools
 import math
 
@@ -87,6 +88,8 @@ def test_a_model_that_always_errs_ends_within_its_budget_and_says_so(guesser):
     )
     assert not found.verified and found.distinct == 0
     assert found.evaluations == 20  # a third try of ten steps would be beyond 25
+    short = guesser.solve(SMALL, method="sample", max_evaluations=4, generator=0)
+    assert short.evaluations == 4 and short.solution  # a try as short as need be
     assert found.violations["a digit twice"].sum() > 0
     assert not is_sudoku(found.solution["cells"])
     assert "not solved after 20 evaluations: a digit twice" in str(found)
@@ -146,9 +149,10 @@ def test_an_instance_can_have_several_solutions(guesser):
 
 def test_an_untrained_committing_model_draws_grids_about_uniformly(guesser):
     """Singles and even chances favor no grid of the 288 by much."""
-    for parameter in guesser.diffusion.denoiser.output.parameters():
+    even = copy.deepcopy(guesser)
+    for parameter in even.diffusion.denoiser.output.parameters():
         torch.nn.init.zeros_(parameter)
-    found = guesser.solve(SMALL, num_solutions=600, generator=0)
+    found = even.solve(SMALL, num_solutions=600, generator=0)
     uniform = 288 * (1 - (1 - 1 / 288) ** 600)
     assert found.distinct == pytest.approx(uniform, rel=0.1)
 
@@ -199,6 +203,48 @@ def test_a_factorization_is_polished_and_exact():
         assert ((A >= 0) & (A <= 1)).all() and set(R.flatten().tolist()) <= {0, 1}
 
 
+def test_a_given_intermediate_must_fit_the_answer():
+    problem = BCMF(4, 4, 2)
+    model = GSDM.from_pretrained(ROOT / "pretrained" / "bcmf-varsize")
+    E = draw_batch(problem, 1)["E"][0]
+    C = torch.full((4, 4, 2), math.nan)
+    C[0, 0, 0] = 0.9
+    found = model.solve(problem, {"E": E, "C": C}, generator=0, tries=4)
+    product = found.solution["A"][0, 0] * found.solution["R"][0, 0]
+    assert found.verified == bool((product - 0.9).abs() < 0.01)
+
+
+def test_complete_answers_are_verified_or_rejected(sorter):
+    values = draw_batch(Sorting(4), 2)
+    given = {name: values[name] for name in ("u", "P", "s")}
+    found = sorter.solve(Sorting(4), given)
+    assert all(answer.verified and answer.evaluations == 0 for answer in found)
+    given["P"] = given["P"].flip(1)
+    with pytest.raises(ValueError, match=r"contradicts the constraints.*s = P u"):
+        sorter.solve(Sorting(4), given)
+
+
+def test_interrupting_keeps_rows_that_finished_within_a_try(guesser):
+    """With one cell given fewer tries are over before the last one."""
+    finished = []
+
+    def stop(instances, x):
+        finished.append(len(instances))
+        if len(instances) < 20:  # some of the batch have left it
+            raise KeyboardInterrupt
+
+    with pytest.raises(SolvingInterrupted) as stopped:
+        guesser.solve(
+            SMALL, {"cells": BLANK.expand(20, 4, 4)}, generator=0, on_estimate=stop
+        )
+    solved = [answer for answer in stopped.value.solutions if answer.verified]
+    others = [answer for answer in stopped.value.solutions if not answer.solution]
+    assert solved and others
+    for answer in solved:
+        assert is_sudoku(answer.solution["cells"]) and answer.evaluations > 0
+    assert "nothing was tried" in str(others[0])
+
+
 def test_problems_without_constraints_are_told_what_to_define():
     problem = StateSpace(steps=3)
     model = GSDM.from_problem(problem, width=8, layers=1)
@@ -232,6 +278,7 @@ class Odd(Problem):
         (SMALL, {"num_solutions": 0}, ValueError, "num_solutions must be an integer"),
         (Odd(n=2), {}, ValueError, r"must return 'nothing' in the shape \(S, ...\)"),
         (Odd(n=2), {"method": "commit"}, ValueError, "it implies nothing"),
+        (SMALL, {"restarts": 3}, ValueError, "set tries instead"),
     ],
 )
 def test_wrong_arguments_are_rejected(guesser, problem, settings, error, message):
