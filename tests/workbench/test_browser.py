@@ -102,15 +102,12 @@ def test_clues_are_pasted_and_the_answer_comes_out_of_noise(page):
     assert typed(page) == PUZZLE
     ask(page)
     page.wait_for_selector("#samples .cells")
-    seen = set()
-    while not page.query_selector(DONE):
-        seen.add(page.inner_html("#samples"))  # digits, and how certain each is
-        page.wait_for_timeout(30)
+    page.wait_for_selector(DONE)
     (answer,) = answers(page)
     assert is_solution(answer)
     pairs = zip(PUZZLE, answer, strict=True)
     assert all(clue in (".", digit) for clue, digit in pairs)
-    assert len(seen) > 1  # it changed on the screen; a busy machine shows less
+    assert int(page.get_attribute("#step", "max")) > 3  # frames that it came by
     assert "evaluations in" in page.inner_text("#status")
 
 
