@@ -17,7 +17,7 @@ from gsdm_pyg.settings import GraphOptions, SamplerSettings, SearchSettings
 from gsdm_pyg.solving.committing import Committing
 from gsdm_pyg.solving.implied import Implications
 from gsdm_pyg.solving.sampling import Sampling
-from gsdm_pyg.solving.solution import broken, num_broken
+from gsdm_pyg.solving.solution import amount_broken, broken, num_broken
 from gsdm_pyg.solving.task import OnEstimate, Task
 from gsdm_pyg.variables import Role
 
@@ -65,6 +65,7 @@ class Search:
         )
         self.best = {}
         self.num_broken = torch.full((len(task),), torch.iinfo(torch.long).max)
+        self._amount = torch.full((len(task),), torch.inf, dtype=torch.double)
         self.evaluations = torch.zeros(len(task), dtype=torch.long)
 
     @property
@@ -136,10 +137,12 @@ class Search:
                 off = (answers[name].double() - polished[name].double()).abs()
                 off = torch.where(off > problem.tolerance, off, 0.0)
                 missed[f"{name} as given"] = off
-        num = num_broken(missed, len(rows))
-        less = num < self.num_broken[rows]
+        num, amount = num_broken(missed, len(rows)), amount_broken(missed, len(rows))
+        best = self.num_broken[rows]
+        less = (num < best) | ((num == best) & (amount < self._amount[rows]))
         better = {name: value[less] for name, value in answers.items()}
         _put(self.best, rows[less], better, len(self.task))
+        self._amount[rows[less]] = amount[less]
         self.num_broken[rows[less]] = num[less]
 
 

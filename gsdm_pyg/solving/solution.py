@@ -97,6 +97,14 @@ def num_broken(missed: Arrays, num: int) -> Tensor:
     return counts
 
 
+def amount_broken(missed: Arrays, num: int) -> Tensor:
+    """By how much each of `num` samples misses constraints in sum, [num]."""
+    sums = torch.zeros(num, dtype=torch.double)
+    for amount in missed.values():
+        sums += amount.double().reshape(num, -1).sum(1)
+    return sums
+
+
 def distinct(
     problem: Problem, answers: Sequence[dict[str, Tensor]]
 ) -> tuple[dict[str, Tensor], Tensor]:
