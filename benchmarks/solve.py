@@ -5,8 +5,9 @@
 Every claim of a solution is checked by code apart from the problem's own, and a wrong
 one is an error. "uniform" is the same with a network that holds all classes equally
 likely: what tries and the rules of Sudoku achieve without it. "propagation" uses the
-rules alone and never guesses. "nmf" and "alternation" factorize with as many restarts
-as fit into the model's core-seconds; their evaluations are restarts.
+rules alone and never guesses. "nmf" and "alternation" factorize, and "polish" applies
+the problem's own `polish` to draws from the prior, with as many restarts as fit into
+the model's core-seconds; their evaluations are restarts.
 
 Report with the seed 0, the default. Seeds of 1000 and above are for development: what
 is tuned on an instance does not count on it. An interrupted run with `--out` goes on

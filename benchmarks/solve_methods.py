@@ -20,6 +20,7 @@ from benchmarks.solve_baselines import (
 )
 from benchmarks.solve_tasks import Given, Instance, Task
 from gsdm_pyg import GSDM
+from gsdm_pyg.seeding import keyed_generator
 
 Options = Mapping[str, Any]
 
@@ -87,9 +88,45 @@ def alternation(task: Task, run: Run) -> Solve:
     return _factorize(alternation_attempt, task, run)
 
 
+def polish(task: Task, run: Run) -> Solve:
+    """`Problem.polish` of draws from the prior, and restarts: solving without a model.
+
+    `Answer.evaluations` is the number of draws.
+    """
+    problem = task.problem
+
+    def attempt(given: Given, generator: torch.Generator) -> Given:
+        drawn = problem.sample_batch(1, generator)
+        known = {
+            name: torch.zeros_like(x, dtype=torch.bool) for name, x in drawn.items()
+        }
+        for name, array in given.items():
+            drawn[name] = torch.as_tensor(array)[None].to(drawn[name])
+            known[name] = torch.ones_like(drawn[name], dtype=torch.bool)
+        polished = {**drawn, **problem.polish(drawn, known)}
+        return {name: value[0].numpy() for name, value in polished.items()}
+
+    def answer(instance: Instance, generator: torch.Generator) -> Answer:
+        start, draws = time.process_time(), 0
+        while draws == 0 or time.process_time() < start + run.seconds:
+            found = attempt(instance.given, generator)
+            draws += 1
+            if task.solves(instance.given, found):
+                break
+        return Answer(found, draws)
+
+    def solve(instances: Sequence[Instance]) -> list[Answer]:
+        return [
+            answer(instance, keyed_generator("polish", run.seed, i))
+            for i, instance in enumerate(instances)
+        ]
+
+    return solve
+
+
 METHODS: dict[str, Method] = {
     method.__name__: method
-    for method in (model, uniform, propagation, nmf, alternation)
+    for method in (model, uniform, propagation, nmf, alternation, polish)
 }
 
 

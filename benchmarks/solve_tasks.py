@@ -256,7 +256,7 @@ def _instances(drawn: dict[str, torch.Tensor], *names: str) -> list[Instance]:
 
 
 OF_SUDOKU = ("uniform", "propagation")
-OF_BCMF = ("nmf", "alternation")
+OF_BCMF = ("nmf", "alternation", "polish")
 
 TASKS: dict[str, Task] = {
     "sudoku-0": SudokuTask(1000, random_clues(0), *OF_SUDOKU),
@@ -275,5 +275,5 @@ TASKS: dict[str, Task] = {
     "sorting-30": SortingTask(
         200, Sorting(n=30, position="share"), "pretrained/sorting-varsize"
     ),
-    "matrix-inversion": Inversion(200),
+    "matrix-inversion": Inversion(200, "polish"),
 }

@@ -21,7 +21,7 @@ from gsdm_pyg import (
     observe,
     sample,
 )
-from problems.least_squares import alternate
+from problems.least_squares import improve
 
 Given = Literal["E", "nothing"]
 
@@ -87,12 +87,13 @@ class BCMF(Problem):
         return {"E = A R": (samples["E"] - product).abs()}
 
     def polish(self, samples, known):
-        """The best A given R and R given A, in turns; where nothing of them is given.
+        """Local search for A and R, where nothing of them is given: see `improve`.
 
         Unknown entries of E are fitted as sampled, and then follow from A and R.
         """
         fixed = known["A"].flatten(1).any(1) | known["R"].flatten(1).any(1)
-        A, R = alternate(samples["E"], samples["A"], samples["R"], fixed)
+        start = (samples[name] for name in ("E", "A", "R"))
+        A, R = improve(*start, fixed, exact=self.tolerance / 10)
         exact = multiply(A, R)
         return {**exact, "E": torch.where(known["E"], samples["E"], exact["E"])}
 

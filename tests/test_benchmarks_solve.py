@@ -230,6 +230,17 @@ def test_propagation_fills_in_what_is_certain():
     assert np.isnan(found[~shared]).all()
 
 
+def test_polishing_draws_from_the_prior_factorizes_without_a_model():
+    task = TASKS["bcmf-8-8-4"]
+    instances = task.draw(3, seeded(2))
+    answers = METHODS["polish"](task, Run("", {}, 0, 20.0))(instances)
+    for instance, answer in zip(instances, answers, strict=True):
+        assert task.record(instance, answer)["rmse"] < EXACT
+        assert answer.evaluations >= 1 and not answer.verified
+    hurried = METHODS["polish"](task, Run("", {}, 0, 0.0))(instances)
+    assert [answer.evaluations for answer in hurried] == [1, 1, 1]
+
+
 # tasks
 
 
@@ -324,13 +335,14 @@ def test_an_interrupted_run_goes_on_where_it_stopped(runs, tmp_path, capsys):
     benchmark.main(arguments)
     assert len(runs) == 4
     found = json.loads(out.read_bytes())
-    assert len(found["parts"]) == 9  # three parts by three methods
-    assert [r["method"] for r in found["results"]] == ["model", "nmf", "alternation"]
+    assert len(found["parts"]) == 12  # three parts by four methods
+    methods = [row["method"] for row in found["results"]]
+    assert methods == ["model", "nmf", "alternation", "polish"]
     model = found["results"][0]
     assert model["instances"] == 5 and model["solved"] == 1
     assert model["curve"] == [[10, 1.0]]
     last = capsys.readouterr().out.strip().splitlines()[-1]
-    assert last.startswith("| bcmf-8-8-4 | alternation | 5 | ")
+    assert last.startswith("| bcmf-8-8-4 | polish | 5 | ")
     # Another seed has other instances, so it is measured anew.
     benchmark.main([*arguments, "--seed=1000", "--model-only"])
     assert runs[4:] == [2, 2, 1]

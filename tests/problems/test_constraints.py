@@ -17,7 +17,12 @@ from problems import (
     Sorting,
     Sudoku,
 )
-from problems.least_squares import alternate, best_codes, bounded_least_squares
+from problems.least_squares import (
+    alternate,
+    best_codes,
+    bounded_least_squares,
+    improve,
+)
 from problems.sudoku_rules import remaining_digits
 from problems.sudoku_text import read_puzzles, write_grid
 from tests.problems.draws import draw_batch, seeded
@@ -141,6 +146,39 @@ def test_alternation_never_fits_worse():
     )
     assert (after <= before + 1e-5).all() and (after[1:] < before[1:]).all()
     assert torch.equal(better[0][0], A[0])
+
+
+def test_replacing_terms_finds_factorizations_that_alternation_misses():
+    problem, generator = BCMF(8, 12, 5), seeded(6)
+    E = problem.sample_batch(20, generator)["E"]
+    start = problem.sample_batch(20, generator)
+    fixed = torch.arange(20) == 0
+    exact = []
+    for method in (alternate, lambda *x: improve(*x, exact=1e-3)):
+        A, R = method(E, start["A"], start["R"], fixed)
+        exact.append((E - A @ R.float()).abs().amax((1, 2)) < 1e-3)
+        assert torch.equal(A[0], start["A"][0]) and torch.equal(R[0], start["R"][0])
+        assert A.min() >= 0 and A.max() <= 1
+    assert exact[0].sum() <= 5 and exact[1].sum() >= 15
+    alone = improve(E[3:4], start["A"][3:4], start["R"][3:4], fixed[3:4], exact=1e-3)
+    assert_close(alone[0][0], A[3])  # whatever is improved with it
+    assert torch.equal(alone[1][0], R[3])
+
+
+def test_newton_s_iteration_inverts_from_nearby_and_leaves_what_is_far():
+    problem = MatrixInversion(4, target="identity")
+    values = draw_batch(problem, 20)
+    near = values["R"] * (1 + 1e-3 * torch.randn(20, 4, 4, generator=seeded(1)))
+    near[0] = 100 * torch.ones(4, 4)
+    near[1] = torch.nan
+    known = unknown(values)
+    known["E"][:] = True
+    R = problem.polish({**values, "R": near}, known)["R"]
+    error = (values["A"] @ R - torch.eye(4)).abs().amax((1, 2))
+    assert (error[2:] < 1e-3).float().mean() > 0.8  # a few are nearly singular
+    assert torch.equal(R[0], near[0]) and R[1].isnan().all()
+    known["E"][2] = False  # the identity by chance
+    assert torch.equal(problem.polish({**values, "R": near}, known)["R"][2], near[2])
 
 
 @settings(max_examples=30, deadline=None)
