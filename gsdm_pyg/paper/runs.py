@@ -8,7 +8,7 @@ import hashlib
 import itertools
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -27,6 +27,8 @@ from gsdm_pyg.paper.figure_file import (
 from gsdm_pyg.problem import Problem
 from gsdm_pyg.registry import resolve_problem
 from gsdm_pyg.settings_base import SettingsError
+
+Place = tuple[str, str, str, int]  # of a run in its figure: panel, point, row, seed
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,10 @@ class Run:
     @property
     def seed(self) -> int:
         return self.config.seed
+
+    @property
+    def place(self) -> Place:
+        return self.panel, self.point, self.row, self.seed
 
     @property
     def parts(self) -> list[str]:
@@ -120,14 +126,14 @@ def load_runs(
         path: The file.
         scale: "laptop" or "paper".
         select: Selections of `--row`, of which a run fits at least one.
-        overrides: Changes `a.b=value` to all configs.
+        overrides: Changes `a.b=value` to the configs of these runs.
     """
     figure, sections = load_figure(path), load_sections(path)
-    runs = list(_all_runs(figure, sections, scale, overrides))
+    chosen = None
     if select:
-        chosen = {run.name for text in select for run in select_runs(runs, text)}
-        runs = [run for run in runs if run.name in chosen]
-    return figure, runs
+        runs = list(_all_runs(figure, sections, scale))
+        chosen = {run.place for text in select for run in select_runs(runs, text)}
+    return figure, list(_all_runs(figure, sections, scale, overrides, chosen))
 
 
 def load_run(
@@ -172,8 +178,10 @@ def _all_runs(
     figure: FigureFile,
     sections: Mapping[str, Section],
     scale: Scale,
-    overrides: Sequence[str],
+    overrides: Sequence[str] = (),
+    chosen: Container[Place] | None = None,
 ) -> Iterator[Run]:
+    """The runs at all places, or at the chosen ones."""
     for title, panel in figure.panels.items():
         if panel.settings is not None:
             check_names("section of settings", [panel.settings], sections)
@@ -200,6 +208,8 @@ def _all_runs(
                 complete_evaluation(values)
                 where = f"{row}; {title}; {point}"
                 for seed in figure.seeds(title, scale):
+                    if chosen is not None and (title, point, row, seed) not in chosen:
+                        continue
                     config = _parse({"seed": seed, **values}, where)
                     model = at_panel.pretrained or common.pretrained
                     yield Run(title, point, row, config, baseline, model, grid)

@@ -94,3 +94,14 @@ def test_merging_changes_no_argument_and_replaces_lists():
     assert values == {"a": {"b": 1, "c": [3]}, "d": {"e": []}}
     values["d"]["e"].append(1)
     assert changes == {"a": {"c": [3]}, "d": {"e": []}}
+
+
+def test_settings_of_one_run_need_not_suit_the_others(tmp_path):
+    base = {**TINY["base"]}
+    problem = {"base": {"problem": base.pop("problem")}}
+    sorting = {"metric": "rmse", "base": {"problem": {"name": "Sorting", "n": 3}}}
+    panels = {"BCMF": {**PANEL, **problem}, "Sorting": sorting}
+    path = write_figure(tmp_path, base=base, panels=panels)
+    run = load_run(path, "laptop", "kept; BCMF; 2", ["problem.k=3", "seed=7"])
+    assert run.problem().k == 3
+    assert run.seed == 7
