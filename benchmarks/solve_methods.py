@@ -18,7 +18,8 @@ from benchmarks.solve_baselines import (
     nmf_attempt,
     propagate,
 )
-from benchmarks.solve_tasks import Given, Instance, Task
+from benchmarks.solve_checks import EXACT
+from benchmarks.solve_tasks import Equation, Given, Instance, Task
 from gsdm_pyg import GSDM
 from gsdm_pyg.seeding import keyed_generator
 
@@ -88,40 +89,49 @@ def alternation(task: Task, run: Run) -> Solve:
     return _factorize(alternation_attempt, task, run)
 
 
-def polish(task: Task, run: Run) -> Solve:
+def polish(task: Equation, run: Run) -> Solve:
     """`Problem.polish` of draws from the prior, and restarts: solving without a model.
 
-    `Answer.evaluations` is the number of draws.
+    All instances that are left are polished together, as the model's tries are, and may
+    take as long as the model took in all. `Answer.evaluations` is the number of draws.
     """
-    problem = task.problem
-
-    def attempt(given: Given, generator: torch.Generator) -> Given:
-        drawn = problem.sample_batch(1, generator)
-        known = {
-            name: torch.zeros_like(x, dtype=torch.bool) for name, x in drawn.items()
-        }
-        for name, array in given.items():
-            drawn[name] = torch.as_tensor(array)[None].to(drawn[name])
-            known[name] = torch.ones_like(drawn[name], dtype=torch.bool)
-        polished = {**drawn, **problem.polish(drawn, known)}
-        return {name: value[0].numpy() for name, value in polished.items()}
-
-    def answer(instance: Instance, generator: torch.Generator) -> Answer:
-        start, draws = time.process_time(), 0
-        while draws == 0 or time.process_time() < start + run.seconds:
-            found = attempt(instance.given, generator)
-            draws += 1
-            if task.solves(instance.given, found):
-                break
-        return Answer(found, draws)
 
     def solve(instances: Sequence[Instance]) -> list[Answer]:
-        return [
-            answer(instance, keyed_generator("polish", run.seed, i))
-            for i, instance in enumerate(instances)
-        ]
+        end = time.process_time() + run.seconds * len(instances)
+        answers = [Answer({}) for _ in instances]
+        errors = [np.inf] * len(instances)
+        left = list(range(len(instances)))
+        while left and (not answers[0].solution or time.process_time() < end):
+            draw = answers[
+                left[0]
+            ].evaluations  # so many were drawn of all that are left
+            sources = [keyed_generator("polish", run.seed, i, draw) for i in left]
+            found = _polished(task, [instances[i].given for i in left], sources)
+            for i, solution in zip(left, found, strict=True):
+                best, num = answers[i].solution, answers[i].evaluations + 1
+                error = task.error(instances[i].given, solution)
+                if error < errors[i] or not best:
+                    best, errors[i] = solution, error
+                answers[i] = Answer(best, num)
+            left = [i for i in left if errors[i] >= EXACT]
+        return answers
 
     return solve
+
+
+def _polished(
+    task: Equation, given: Sequence[Given], generators: Sequence[torch.Generator]
+) -> list[Given]:
+    """A draw from the prior for each instance, polished given what is known of it."""
+    draws = [task.problem.sample_batch(1, generator) for generator in generators]
+    drawn = {name: torch.cat([draw[name] for draw in draws]) for name in draws[0]}
+    known = {name: torch.zeros_like(x, dtype=torch.bool) for name, x in drawn.items()}
+    for name in given[0]:
+        values = np.stack([instance[name] for instance in given])
+        drawn[name] = torch.as_tensor(values).to(drawn[name])
+        known[name] = torch.ones_like(known[name])
+    polished = {**drawn, **task.problem.polish(drawn, known)}
+    return [{n: x[i].numpy() for n, x in polished.items()} for i in range(len(given))]
 
 
 METHODS: dict[str, Method] = {

@@ -197,10 +197,13 @@ class Equation(Task):
         row, error = super().record(instance, answer), np.inf
         if answer.solution:
             error = self.error(instance.given, answer.solution)
-        return {**row, "rmse": error}
+        return {**row, "rmse": error, "verified": answer.verified}
 
     def details(self, records):
-        return {"median RMSE": median(record["rmse"] for record in records)}
+        """The median RMSE, and which share a method that verifies has verified."""
+        verified = fmean(record["verified"] for record in records)
+        found = {"median RMSE": median(record["rmse"] for record in records)}
+        return {**found, "verified": verified} if verified else found
 
 
 class Factorization(Equation):

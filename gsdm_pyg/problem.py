@@ -212,7 +212,8 @@ class Problem(metaclass=_ProblemType):
 
         For `GSDM.solve`, which returns as verified only what misses none by more than
         `tolerance`. Constraints are stated of what is latent or observed; intermediate
-        variables follow from these. Programs have it, a class by hand defines it.
+        variables follow from these. Programs have it, a class by hand defines it. All
+        arrays of this method, of `polish` and of `possible` are on the CPU.
 
         Args:
             samples: An array [S, *shape] per variable.

@@ -89,11 +89,11 @@ class BCMF(Problem):
     def polish(self, samples, known):
         """Local search for A and R, where nothing of them is given: see `improve`.
 
-        Unknown entries of E are fitted as sampled, and then follow from A and R.
+        Known entries of E are fitted, and the others follow from A and R.
         """
         fixed = known["A"].flatten(1).any(1) | known["R"].flatten(1).any(1)
         start = (samples[name] for name in ("E", "A", "R"))
-        A, R = improve(*start, fixed, exact=self.tolerance / 10)
+        A, R = improve(*start, known["E"], fixed, exact=self.tolerance / 10)
         exact = multiply(A, R)
         return {**exact, "E": torch.where(known["E"], samples["E"], exact["E"])}
 

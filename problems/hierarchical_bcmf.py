@@ -50,7 +50,7 @@ class HierarchicalBCMF(BCMF):
 
     def sample_batch(self, num, generator=None):
         K = torch.randint(1, self.k + 1, (num,), generator=generator)
-        D = (torch.arange(self.k) < K[:, None]).long()  # [num, k]
+        D = self._used(K).long()
         A = torch.rand(num, self.m, self.k, generator=generator) * D[:, None, :]
         R = self._rows(num, generator) * D[:, :, None]
         return {**multiply(A, R), "K": K, "D": D}
@@ -71,7 +71,7 @@ class HierarchicalBCMF(BCMF):
     def violations(self, samples):
         """As in BCMF, what unused terms hold, and used rows of R without a 1."""
         A, R = samples["A"], samples["R"]
-        used = torch.arange(self.k) < samples["K"][:, None]  # [S, k]
+        used = self._used(samples["K"])
         return {
             **super().violations(samples),
             "unused columns of A are zero": A.abs() * ~used[:, None],
@@ -82,10 +82,11 @@ class HierarchicalBCMF(BCMF):
     def polish(self, samples, known):
         """The best A given R; D, and zeros, as the sampled K gives them."""
         E, A, R = (samples[name] for name in ("E", "A", "R"))
-        used = torch.arange(self.k) < samples["K"][:, None]  # [S, k]
+        used = self._used(samples["K"])
         R = R * used[:, :, None]
         fixed = known["A"].flatten(1).any(1)[:, None, None]
-        A = torch.where(fixed, A, bounded_least_squares(E, A * used[:, None], R))
+        best = bounded_least_squares(E, A * used[:, None], R, known["E"])
+        A = torch.where(fixed, A, best)
         exact = multiply(A, R)
         E = torch.where(known["E"], E, exact["E"])
         return {**samples, **exact, "E": E, "D": used.long()}
@@ -101,6 +102,10 @@ class HierarchicalBCMF(BCMF):
             target = f"E, K = {truth['K']}"
         E = self._target(sample, truth)
         return matrix_figure({"A": A, "R": R, product: A @ R, target: E})
+
+    def _used(self, K):
+        """Which of the k terms samples of rank K [S] use, [S, k]."""
+        return torch.arange(self.k, device=K.device) < K[:, None]
 
     def _rows(self, num, generator):
         """Rows [num, k, n] of Bernoulli(0.3) conditioned on having a 1.

@@ -63,12 +63,13 @@ class MatrixInversion(Problem):
     def polish(self, samples, known):
         """R by Newton's iteration for the inverse, where E is the identity; then C.
 
-        It converges from an R near the inverse, and is not used from any other.
+        It converges from an R near the inverse. Elsewhere the sampled R is kept, unless
+        A R comes closer to the identity.
         """
         A, R, E = (samples[name] for name in ("A", "R", "E"))
-        near = known["E"].flatten(1).all(1) & ~known["R"].flatten(1).any(1)
-        near &= (torch.eye(self.n, device=E.device) == E).flatten(1).all(1)
-        R = torch.where(near[:, None, None], _newton_inverse(A, R), R)
+        inverts = known["E"].flatten(1).all(1) & ~known["R"].flatten(1).any(1)
+        inverts &= (torch.eye(self.n, device=E.device) == E).flatten(1).all(1)
+        R = torch.where(inverts[:, None, None], _newton_inverse(A, R), R)
         return {**samples, "R": R, "C": multiply(A, R)["C"]}
 
     def summary(self, scores):
@@ -95,10 +96,9 @@ class MatrixInversion(Problem):
 
 
 def _newton_inverse(A, R):
-    """R [S, n, n] by the iteration R (2 - A R), where that brings A R to the identity.
+    """R [S, n, n] by the iteration R (2 - A R), where that brings A R closer to 1.
 
-    It does so if the powers of 1 - A R vanish, and then the error is squared at every
-    step.
+    If the powers of 1 - A R vanish it converges: each step squares that matrix.
     """
     A, start = A.double(), R.double()
     identity = torch.eye(A.size(-1), dtype=A.dtype, device=A.device)

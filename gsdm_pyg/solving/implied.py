@@ -73,6 +73,13 @@ class Implications:
                 f"{self._problem} implies nothing: define possible(self, values, "
                 'known), or use method="sample" (got method="commit").'
             )
+        discrete = [v.name for v in self._variables if v.domain.num_classes is not None]
+        for name in possible:
+            if name not in discrete:
+                raise ValueError(
+                    f"{Method('possible', self._problem)} is about discrete variables: "
+                    f"{', '.join(discrete) or 'there are none'} (got {name!r})."
+                )
         allowed = torch.zeros_like(x, dtype=torch.bool)
         for row, variable in zip(self._columns, self._variables, strict=True):
             if variable.name not in possible:

@@ -33,13 +33,16 @@ class Search:
         generator: The source of randomness of a row in its i-th try, so that the answer
             of a row does not depend on which others are solved with it.
         max_nodes: Draw in batches of at most this many nodes.
+        keep_paths: Whether to keep the estimates of the tries that answers came by.
         on_estimate: Called after each evaluation of the network with the rows [b] that
             it was made for and their estimated values [b, N, W].
     """
 
     best: dict[str, Tensor]  # the answer of each row that misses least, [R, *shape]
     num_broken: Tensor  # constraints that it misses, [R]; 0 if it is a solution
+    missed: dict[str, Tensor]  # by how much, per constraint, [R, *any]
     evaluations: Tensor  # that each row took, [R]
+    paths: dict[int, list[Tensor]]  # estimates [N, W] of the try of a row's answer
 
     def __init__(
         self,
@@ -49,11 +52,13 @@ class Search:
         search: SearchSettings,
         generator: Callable[[int, int], torch.Generator],
         max_nodes: int,
+        keep_paths: bool,
         on_estimate: OnEstimate | None = None,
     ) -> None:
         self.task = task
         self._search = search
         self._generator = generator
+        self._keep_paths = keep_paths
         self._on_estimate = on_estimate
         options, most = diffusion.settings.graph, search.max_evaluations
         if most is not None and most < sampler.steps:
@@ -63,7 +68,8 @@ class Search:
             if _commits(search, task, options)
             else Sampling(diffusion, task, sampler, max_nodes)
         )
-        self.best = {}
+        self.best, self.missed, self.paths = {}, {}, {}
+        self._frames: dict[int, list[Tensor]] = {}  # of the try of each row at hand
         self.num_broken = torch.full((len(task),), torch.iinfo(torch.long).max)
         self._amount = torch.full((len(task),), torch.inf, dtype=torch.double)
         self.evaluations = torch.zeros(len(task), dtype=torch.long)
@@ -72,6 +78,10 @@ class Search:
     def solved(self) -> Tensor:
         """Which rows are solved, [R]."""
         return self.num_broken == 0
+
+    def missed_by(self, row: int) -> tuple[int, float]:
+        """How many constraints the answer of a row misses, and by how much in sum."""
+        return int(self.num_broken[row]), float(self._amount[row])
 
     def run(self) -> None:
         """Solve what can be solved; Ctrl-C leaves what is found so far."""
@@ -93,10 +103,20 @@ class Search:
         def generator(i: int) -> torch.Generator:
             return self._generator(int(rows[i]), number)
 
-        for tried in self._try(rows, number, budget, generator, self._on_estimate):
+        self._frames = {row: [] for row in rows.tolist()}
+        follows = self._keep_paths or self._on_estimate is not None
+        follow = self._follow if follows else None
+        for tried in self._try(rows, number, budget, generator, follow):
             self.evaluations[tried.rows] += tried.evaluations
             self._keep(tried.rows, tried.answers)
             bar.update(int(self.solved.sum()) - bar.n)
+
+    def _follow(self, rows: Tensor, x: Tensor) -> None:
+        if self._keep_paths:
+            for row, nodes in zip(rows.tolist(), x.cpu(), strict=True):
+                self._frames[row].append(nodes.clone())
+        if self._on_estimate is not None:
+            self._on_estimate(rows, x)
 
     def _take_what_is_given(self) -> None:
         """Verify rows of which all is known; one that is no solution is rejected."""
@@ -110,10 +130,7 @@ class Search:
         self._keep(rows, answers)
         wrong = rows[~self.solved[rows]]
         if len(wrong):
-            one = {
-                name: value[int(wrong[0])][None] for name, value in self.best.items()
-            }
-            missed = [n for n, a in broken(self.task.problem, one).items() if a.any()]
+            missed = [n for n, amount in self.missed.items() if amount[wrong[0]].any()]
             raise ValueError(
                 "Everything is given and contradicts the constraints: leave unknown "
                 f"what is to be found (got a violation of {', '.join(missed)})."
@@ -140,8 +157,11 @@ class Search:
         num, amount = num_broken(missed, len(rows)), amount_broken(missed, len(rows))
         best = self.num_broken[rows]
         less = (num < best) | ((num == best) & (amount < self._amount[rows]))
-        better = {name: value[less] for name, value in answers.items()}
-        _put(self.best, rows[less], better, len(self.task))
+        for kept, found in ((self.best, answers), (self.missed, missed)):
+            better = {name: value[less] for name, value in found.items()}
+            _put(kept, rows[less], better, len(self.task))
+        for row in rows[less].tolist():
+            self.paths[row] = self._frames.get(row, [])
         self._amount[rows[less]] = amount[less]
         self.num_broken[rows[less]] = num[less]
 

@@ -28,8 +28,8 @@ class Solution:
         counts: How often each of them was found, [D].
         violations: What `solution` still violates, by the name of the constraint;
             nothing if it is verified.
-        path: Estimates on the way to `solution`, [evaluations, *shape] per variable, if
-            asked for.
+        path: The estimates of the try that found `solution`, [T, *shape] per variable,
+            if asked for.
     """
 
     solution: dict[str, Tensor]
@@ -110,26 +110,28 @@ def distinct(
 ) -> tuple[dict[str, Tensor], Tensor]:
     """The different answers [D, *shape] per variable, and how often each comes [D].
 
-    Answers are the same if their latent classes agree, and their latent numbers up to
-    the tolerance.
+    An answer is another one if its latent classes differ from those of all before it,
+    or its latent numbers do by more than the tolerance. Entries are compared one by
+    one: what only changes the order of exchangeable entries is another answer.
     """
-    variables = graph_of(problem).variables
-    numbers: dict[tuple[float, ...], int] = {}
-    kept: list[dict[str, Tensor]] = []
+    if not answers:
+        return {}, torch.zeros(0, dtype=torch.long)
+    stacked = {name: torch.stack([a[name] for a in answers]) for name in answers[0]}
+    rows, within = [], []
+    for name, variable in graph_of(problem).variables.items():
+        if variable.role is Role.LATENT:
+            rows.append(stacked[name].double().reshape(len(answers), -1))
+            number = isinstance(variable.domain, Continuous)
+            allowed = problem.tolerance if number else 0.0
+            within.append(torch.full_like(rows[-1][0], allowed))
+    values, tolerance = torch.cat(rows, 1), torch.cat(within)
+    first: list[int] = []  # the first of each set of answers that are the same
     counts: list[int] = []
-    for answer in answers:
-        key: list[float] = []
-        for name, value in answer.items():
-            if variables[name].role is not Role.LATENT:
-                continue
-            if isinstance(variables[name].domain, Continuous) and problem.tolerance:
-                value = (value.double() / problem.tolerance).round()
-            key += value.flatten().tolist()
-        number = numbers.setdefault(tuple(key), len(kept))
-        if number == len(kept):
-            kept.append(answer)
-            counts.append(0)
-        counts[number] += 1
-    names = answers[0] if answers else {}
-    stacked = {name: torch.stack([answer[name] for answer in kept]) for name in names}
-    return stacked, torch.tensor(counts, dtype=torch.long)
+    for index, row in enumerate(values):
+        same = ((values[first] - row).abs() <= tolerance).all(1).nonzero()[:, 0]
+        if len(same):
+            counts[int(same[0])] += 1
+        else:
+            first.append(index)
+            counts.append(1)
+    return {n: value[first] for n, value in stacked.items()}, torch.tensor(counts)

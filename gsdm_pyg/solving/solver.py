@@ -11,7 +11,7 @@ from gsdm_pyg.problem import Problem, graph_of
 from gsdm_pyg.seeding import keyed_generator
 from gsdm_pyg.settings import SamplerSettings, SearchSettings
 from gsdm_pyg.solving.search import Search, imply
-from gsdm_pyg.solving.solution import Solution, broken, distinct
+from gsdm_pyg.solving.solution import Solution, distinct
 from gsdm_pyg.solving.task import OnEstimate, Task
 
 
@@ -62,28 +62,27 @@ def solve(
         for arrays in (values, known)
     ]
     task = Task(problem, *repeated)
-    paths: list[list[Tensor]] = [[] for _ in range(len(task))]
 
     def follow(rows: Tensor, x: Tensor) -> None:
-        if return_path:
-            for row, nodes in zip(rows.tolist(), x.cpu(), strict=True):
-                paths[row].append(nodes.clone())
-        if on_estimate is not None:
-            on_estimate(rows // num_solutions, x)
+        assert on_estimate is not None
+        on_estimate(rows // num_solutions, x)
 
     def generator(row: int, number: int) -> torch.Generator:
         return keyed_generator("solve", seed, *divmod(row, num_solutions), number)
 
-    following = follow if return_path or on_estimate is not None else None
-    run = Search(diffusion, task, sampler, search, generator, max_nodes, following)
+    following = None if on_estimate is None else follow
+    run = Search(
+        diffusion, task, sampler, search, generator, max_nodes, return_path, following
+    )
     decode = graph_of(problem, options).decode
 
     def solutions() -> list[Solution]:
         found = []
         for first in range(0, len(task), num_solutions):
             rows = torch.arange(first, first + num_solutions)
-            shown = int(rows[run.num_broken[rows].argmin()])  # the first of the best
-            path = dict(decode(torch.stack(paths[shown]))) if paths[shown] else None
+            shown = min(rows.tolist(), key=run.missed_by)  # the first of the best
+            frames = run.paths.get(shown)
+            path = dict(decode(torch.stack(frames))) if frames else None
             found.append(_solution(run, rows, shown, path))
         return found
 
@@ -111,11 +110,8 @@ def _solution(
     ]
     tried = run.num_broken[shown] < torch.iinfo(torch.long).max
     best = {name: value[shown] for name, value in run.best.items()} if tried else {}
-    missed: dict[str, Tensor] = {}
-    if best and not run.solved[shown]:
-        one = {name: value[None] for name, value in best.items()}
-        found = broken(run.task.problem, one)
-        missed = {name: amount[0] for name, amount in found.items() if amount.any()}
+    amounts = {name: amount[shown] for name, amount in run.missed.items()}
+    missed = {name: amount for name, amount in amounts.items() if amount.any()}
     return Solution(
         best,
         bool(run.solved[shown]),

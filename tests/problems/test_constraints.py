@@ -59,8 +59,12 @@ def missed(problem, samples):
     return wrong
 
 
-def unknown(values):
-    return {name: torch.zeros_like(v, dtype=torch.bool) for name, v in values.items()}
+def known_are(values, *names):
+    """All of these variables is known, and nothing of the others."""
+    return {
+        name: torch.full_like(v, name in names, dtype=torch.bool)
+        for name, v in values.items()
+    }
 
 
 @pytest.mark.parametrize("problem", PROBLEMS, ids=str)
@@ -81,7 +85,7 @@ def test_changed_instances_do_not(problem):
 @pytest.mark.parametrize("problem", PROBLEMS, ids=str)
 def test_polishing_leaves_solutions_as_they_are(problem):
     values = draw_batch(problem, 20)
-    polished = problem.polish(values, unknown(values))
+    polished = problem.polish(values, known_are(values, "E"))
     assert not missed(problem, {**values, **polished}).any()
     for name, value in polished.items():
         assert_close(value.double(), values[name].double(), atol=2e-3, rtol=0)
@@ -93,14 +97,41 @@ def test_polishing_repairs_a_noisy_factorization(problem):
     noise = 0.1 * torch.randn(values["A"].shape, generator=seeded())
     noisy = {**values, "A": (values["A"] + noise).clamp(0, 1)}
     assert missed(problem, noisy).float().mean() > 0.8  # not where R is zero
-    assert not missed(problem, problem.polish(noisy, unknown(noisy))).any()
+    polished = problem.polish(noisy, known_are(noisy, "E"))
+    assert not missed(problem, polished).any()
+    assert_close(polished["E"], values["E"])
+
+
+@pytest.mark.parametrize("problem", [BCMF(6, 6, 2), HierarchicalBCMF(6, 6, 2)])
+def test_polishing_fits_known_entries_alone(problem):
+    values = draw_batch(problem, 20)
+    known = known_are(values)
+    known["E"] = torch.rand(20, 6, 6, generator=seeded(1)) < 0.7
+    noise = torch.randn(values["E"].shape, generator=seeded(2))
+    noisy = {
+        **values,
+        "A": (values["A"] + 0.05 * noise[..., :2]).clamp(0, 1),
+        "E": torch.where(known["E"], values["E"], 10 * noise),
+    }
+    polished = problem.polish(noisy, known)
+    assert not missed(problem, polished).any()
+    assert_close(polished["E"][known["E"]], values["E"][known["E"]])
+
+
+def test_what_is_not_known_needs_no_polishing():
+    problem = BCMF(4, 5, 2, given="nothing")
+    values = draw_batch(problem, 5)
+    noisy = {**values, "E": values["E"] + 1}
+    polished = problem.polish(noisy, known_are(values))
+    for name, value in polished.items():
+        assert_close(value, values[name])
 
 
 def test_given_factors_are_not_polished():
     problem = BCMF(3, 4, 2)
     values = draw_batch(problem, 2)
     values["A"] = values["A"] / 2
-    known = unknown(values)
+    known = known_are(values, "E")
     known["R"][0, 0, 0] = True
     polished = problem.polish(values, known)
     assert_close(polished["A"][0], values["A"][0])
@@ -113,11 +144,13 @@ def test_bounded_least_squares_agrees_with_scipy():
     generator = seeded(3)
     R = (torch.rand(4, 3, 7, generator=generator) < 0.5).long()
     E = 2 * torch.rand(4, 5, 7, generator=generator)
-    found = bounded_least_squares(E, torch.full((4, 5, 3), 0.5), R)
-    for target, codes, A in zip(E, R, found, strict=True):
-        error = (target - A @ codes.float()).square().sum(1)
-        for row, cost in zip(target, error, strict=True):
-            exact = lsq_linear(codes.T.numpy(), row.numpy(), (0, 1)).cost
+    known = torch.rand(4, 5, 7, generator=generator) < 0.8
+    found = bounded_least_squares(E, torch.full((4, 5, 3), 0.5), R, known)
+    for target, codes, A, mask in zip(E, R, found, known, strict=True):
+        errors = (target - A @ codes.float()).square() * mask
+        for row, seen, cost in zip(target, mask, errors.sum(1), strict=True):
+            used = codes[:, seen].T.double().numpy()
+            exact = lsq_linear(used, row[seen].numpy(), (0, 1)).cost
             assert_close(cost.item(), 2 * exact, atol=1e-4, rtol=1e-4)
 
 
@@ -125,25 +158,32 @@ def test_best_codes_agree_with_all_codes():
     generator = seeded(4)
     E = torch.rand(1, 4, 5, generator=generator)
     A = torch.rand(1, 4, 3, generator=generator)
-    R = best_codes(E, A, torch.zeros(1, 3, 5).long())[0]
-    for j in range(5):
+    known = torch.rand(1, 4, 5, generator=generator) < 0.8
+    known[..., 4] = False
+    R = best_codes(E, A, torch.ones(1, 3, 5).long(), known)[0]
+    assert R[:, 4].all()  # as it was
+    for j in range(4):
+        seen = known[0, :, j]
         errors = {
-            code: (E[0, :, j] - A[0] @ torch.tensor(code).float()).square().sum().item()
+            code: (E[0, :, j] - A[0] @ torch.tensor(code).float())[seen].square().sum()
             for code in itertools.product((0, 1), repeat=3)
         }
         assert tuple(R[:, j].tolist()) == min(errors, key=errors.__getitem__)
 
 
-def test_alternation_never_fits_worse():
+@pytest.mark.parametrize("k", [3, 12])  # all codes are compared; too many for that
+def test_alternation_never_fits_worse(k):
     generator = seeded(5)
     E = 2 * torch.rand(8, 5, 6, generator=generator)
-    A = torch.rand(8, 5, 3, generator=generator)
-    R = (torch.rand(8, 3, 6, generator=generator) < 0.3).long()
+    A = torch.rand(8, 5, k, generator=generator)
+    R = (torch.rand(8, k, 6, generator=generator) < 0.3).long()
+    known = torch.rand(8, 5, 6, generator=generator) < 0.8
     fixed = torch.arange(8) == 0
-    better = alternate(E, A, R, fixed)
+    better = alternate(E, A, R, known, fixed)
     before, after = (
-        (E - a @ r.float()).square().sum((1, 2)) for a, r in ((A, R), better)
+        ((E - a @ r.float()) * known).square().sum((1, 2)) for a, r in ((A, R), better)
     )
+    assert (better[1] != R)[1:].any((1, 2)).all()
     assert (after <= before + 1e-5).all() and (after[1:] < before[1:]).all()
     assert torch.equal(better[0][0], A[0])
 
@@ -152,33 +192,36 @@ def test_replacing_terms_finds_factorizations_that_alternation_misses():
     problem, generator = BCMF(8, 12, 5), seeded(6)
     E = problem.sample_batch(20, generator)["E"]
     start = problem.sample_batch(20, generator)
-    fixed = torch.arange(20) == 0
+    known, fixed = torch.ones_like(E).bool(), torch.arange(20) == 0
     exact = []
     for method in (alternate, lambda *x: improve(*x, exact=1e-3)):
-        A, R = method(E, start["A"], start["R"], fixed)
+        A, R = method(E, start["A"], start["R"], known, fixed)
         exact.append((E - A @ R.float()).abs().amax((1, 2)) < 1e-3)
         assert torch.equal(A[0], start["A"][0]) and torch.equal(R[0], start["R"][0])
         assert A.min() >= 0 and A.max() <= 1
     assert exact[0].sum() <= 5 and exact[1].sum() >= 15
-    alone = improve(E[3:4], start["A"][3:4], start["R"][3:4], fixed[3:4], exact=1e-3)
+    arrays = (E, start["A"], start["R"], known, fixed)
+    alone = improve(*(x[3:4] for x in arrays), exact=1e-3)
     assert_close(alone[0][0], A[3])  # whatever is improved with it
     assert torch.equal(alone[1][0], R[3])
 
 
-def test_newton_s_iteration_inverts_from_nearby_and_leaves_what_is_far():
+def test_newton_s_iteration_inverts_from_nearby_and_makes_nothing_worse():
     problem = MatrixInversion(4, target="identity")
     values = draw_batch(problem, 20)
     near = values["R"] * (1 + 1e-3 * torch.randn(20, 4, 4, generator=seeded(1)))
     near[0] = 100 * torch.ones(4, 4)
     near[1] = torch.nan
-    known = unknown(values)
-    known["E"][:] = True
+    known = known_are(values, "A", "E")
     R = problem.polish({**values, "R": near}, known)["R"]
     error = (values["A"] @ R - torch.eye(4)).abs().amax((1, 2))
     assert (error[2:] < 1e-3).float().mean() > 0.8  # a few are nearly singular
     assert torch.equal(R[0], near[0]) and R[1].isnan().all()
     known["E"][2] = False  # the identity by chance
-    assert torch.equal(problem.polish({**values, "R": near}, known)["R"][2], near[2])
+    known["R"][3, 0, 0] = True
+    other = values["E"].index_fill(0, torch.tensor(4), 0.5)  # not the identity
+    R = problem.polish({**values, "R": near, "E": other}, known)["R"]
+    assert torch.equal(R[2:5], near[2:5]) and not torch.equal(R[5:], near[5:])
 
 
 @settings(max_examples=30, deadline=None)

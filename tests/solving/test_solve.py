@@ -4,13 +4,15 @@ import copy
 import itertools
 import math
 
+import numpy as np
 import pytest
 import torch
 
 from gsdm_pyg import GSDM, Categorical, GraphicalModel, Problem, Size
 from gsdm_pyg.settings_base import SettingsError
 from gsdm_pyg.solving import SolvingInterrupted
-from problems import BCMF, Sorting, StateSpace, Sudoku
+from gsdm_pyg.solving.solution import distinct
+from problems import BCMF, HierarchicalBCMF, MatrixInversion, Sorting, StateSpace, Sudoku
 from tests.helpers import ROOT
 from tests.problems.draws import draw_batch, seeded
 
@@ -28,6 +30,11 @@ def guesser():
 @pytest.fixture(scope="module")
 def sorter():
     return GSDM.from_pretrained(ROOT / "pretrained" / "sorting-n10")
+
+
+@pytest.fixture(scope="module")
+def factorizer():
+    return GSDM.from_pretrained(ROOT / "pretrained" / "bcmf-varsize")
 
 
 def is_sudoku(cells, side=2):
@@ -118,8 +125,10 @@ def test_sorted_numbers_are_sorted_and_verified_by_python(sorter):
         assert answer.solution["s"].tolist() == sorted(numbers.tolist())
 
 
-def test_equal_seeds_give_equal_answers_whatever_the_batch(sorter, guesser):
+def test_equal_seeds_give_equal_answers_whatever_the_batch(sorter, guesser, factorizer):
+    matrices = BCMF(6, 8, 4)
     for model, problem, name, given in (
+        (factorizer, matrices, "R", {"E": draw_batch(matrices, 5)["E"]}),
         (sorter, Sorting(10), "P", {"u": draw_batch(Sorting(10), 5)["u"]}),
         (guesser, SMALL, "cells", {"cells": BLANK.expand(5, 4, 4)}),
     ):
@@ -160,9 +169,55 @@ def test_an_untrained_committing_model_draws_grids_about_uniformly(guesser):
 def test_the_path_ends_at_the_solution(sorter):
     u = draw_batch(Sorting(10), 1)["u"][0]
     found = sorter.solve(Sorting(10), {"u": u}, generator=0, return_path=True)
-    assert len(found.path["P"]) == found.evaluations
+    assert len(found.path["P"]) == found.evaluations  # of one try
     assert torch.equal(found.path["P"][-1], found.solution["P"])
     assert sorter.solve(Sorting(10), {"u": u}, generator=0).path is None
+
+
+def test_the_path_is_that_of_the_try_that_is_shown(guesser):
+    """Tries of 10 evaluations each; what they guess is wrong."""
+    sampling = {"method": "sample", "steps": 10, "generator": 0, "return_path": True}
+    found = guesser.solve(SMALL, tries=4, num_solutions=3, **sampling)
+    assert found.evaluations == 120 and len(found.path["cells"]) == 10
+    assert torch.equal(found.path["cells"][-1], found.solution["cells"])
+
+
+def test_of_wrong_answers_the_one_that_misses_least_is_shown(factorizer, monkeypatch):
+    seen, violations = [], BCMF.violations
+
+    def watched(self, samples):
+        found = violations(self, samples)
+        off = found["E = A R"].double().flatten(1)
+        off = off.where(off > self.tolerance, 0.0)
+        seen.extend(zip((off > 0).sum(1).tolist(), off.sum(1).tolist(), strict=True))
+        return found
+
+    monkeypatch.setattr(BCMF, "violations", watched)
+    problem, E = BCMF(8, 12, 5), torch.rand(8, 12, generator=seeded())  # rank 8
+    found = factorizer.solve(problem, {"E": E}, generator=0, tries=1, num_solutions=6)
+    off = found.violations["E = A R"]
+    assert len(set(seen)) > 2  # answers that are wrong in several ways
+    assert (int((off > 0).sum()), off.sum().item()) == min(seen)
+
+
+def test_answers_differ_if_numbers_do_by_more_than_the_tolerance():
+    problem = BCMF(1, 1, 1)  # tolerance 0.01
+
+    def answer(a, r):
+        return {"A": torch.tensor([[a]]), "R": torch.tensor([[r]])}
+
+    answers = [answer(*x) for x in ((0.0049, 1), (0.0051, 1), (0.02, 1), (0.02, 0))]
+    found, counts = distinct(problem, answers)
+    assert counts.tolist() == [2, 1, 1]
+    assert found["R"].flatten().tolist() == [1, 1, 0]
+
+
+def test_answers_with_a_single_number_are_compared():
+    problem = HierarchicalBCMF(2, 2, 2)
+    values = draw_batch(problem, 3)
+    answers = [{name: x[i] for name, x in values.items()} for i in (0, 1, 0)]
+    found, counts = distinct(problem, answers)
+    assert counts.tolist() == [2, 1] and found["K"].shape == (2,)
 
 
 def test_interrupting_keeps_what_is_solved(guesser):
@@ -190,28 +245,55 @@ def test_solving_leaves_sampling_and_global_randomness_alone(sorter):
     assert all(torch.equal(before[name], after[name]) for name in before)
 
 
-def test_a_factorization_is_polished_and_exact():
+def test_a_factorization_is_polished_and_exact(factorizer):
     problem = BCMF(6, 6, 2)
-    model = GSDM.from_pretrained(ROOT / "pretrained" / "bcmf-varsize")
     E = draw_batch(problem, 3)["E"]
-    for target, answer in zip(
-        E, model.solve(problem, {"E": E}, generator=0), strict=True
-    ):
+    found = factorizer.solve(problem, {"E": E}, generator=0)
+    for target, answer in zip(E, found, strict=True):
         A, R = answer.solution["A"], answer.solution["R"]
         assert answer.verified
         assert (target - A @ R.float()).abs().max() < 0.01
         assert ((A >= 0) & (A <= 1)).all() and set(R.flatten().tolist()) <= {0, 1}
 
 
-def test_a_given_intermediate_must_fit_the_answer():
+def test_a_matrix_with_missing_entries_is_factorized(factorizer):
+    problem = BCMF(6, 6, 2)
+    E = draw_batch(problem, 10)["E"]
+    known = torch.rand(E.shape, generator=seeded(1)) < 0.7
+    given = {"E": E.where(known, math.nan)}
+    found = factorizer.solve(problem, given, generator=0, tries=8)
+    assert sum(answer.verified for answer in found) >= 8
+    for target, mask, answer in zip(E, known, found, strict=True):
+        product = answer.solution["A"] @ answer.solution["R"].float()
+        off = (product - target).abs()[mask].max().item()
+        assert answer.verified == (off < 0.01)
+
+
+def test_a_matrix_is_inverted_by_its_definition():
+    problem = MatrixInversion(5, target="identity")
+    model = GSDM.from_pretrained(ROOT / "pretrained" / "matrix-inversion")
+    values = draw_batch(problem, 6)
+    given = {"A": values["A"], "E": values["E"]}
+    found = model.solve(problem, given, generator=0, tries=4)
+    assert sum(answer.verified for answer in found) >= 4
+    for A, answer in zip(values["A"], found, strict=True):
+        off = np.abs(A.numpy() @ answer.solution["R"].numpy() - np.eye(5)).max()
+        assert answer.verified == (off < 0.01)
+
+
+def test_a_given_intermediate_must_fit_the_answer(factorizer):
     problem = BCMF(4, 4, 2)
-    model = GSDM.from_pretrained(ROOT / "pretrained" / "bcmf-varsize")
-    E = draw_batch(problem, 1)["E"][0]
-    C = torch.full((4, 4, 2), math.nan)
-    C[0, 0, 0] = 0.9
-    found = model.solve(problem, {"E": E, "C": C}, generator=0, tries=4)
-    product = found.solution["A"][0, 0] * found.solution["R"][0, 0]
-    assert found.verified == bool((product - 0.9).abs() < 0.01)
+    E = draw_batch(problem, 8)["E"]
+    C = torch.full((8, 4, 4, 2), math.nan)
+    C[:, 0, 0, 0] = torch.where(torch.arange(8) < 4, 0.9, 0.0)
+    found = factorizer.solve(problem, {"E": E, "C": C}, generator=0, tries=4)
+    assert any(answer.verified for answer in found)
+    for product, answer in zip(C[:, 0, 0, 0], found, strict=True):
+        off = answer.solution["A"][0, 0] * answer.solution["R"][0, 0] - product
+        if answer.verified:
+            assert off.abs() < 0.01
+        else:
+            assert "C as given" in answer.violations or "E = A R" in answer.violations
 
 
 def test_complete_answers_are_verified_or_rejected(sorter):
@@ -269,6 +351,11 @@ class Odd(Problem):
         return {"nothing": torch.tensor(0.0)}
 
 
+class Misspelt(Odd):
+    def possible(self, values, known):
+        return {"X": torch.ones(*values["x"].shape, 2)}
+
+
 @pytest.mark.parametrize(
     "problem, settings, error, message",
     [
@@ -278,6 +365,7 @@ class Odd(Problem):
         (SMALL, {"num_solutions": 0}, ValueError, "num_solutions must be an integer"),
         (Odd(n=2), {}, ValueError, r"must return 'nothing' in the shape \(S, ...\)"),
         (Odd(n=2), {"method": "commit"}, ValueError, "it implies nothing"),
+        (Misspelt(n=2), {}, ValueError, r"about discrete variables: x \(got 'X'\)"),
         (SMALL, {"restarts": 3}, ValueError, "set tries instead"),
     ],
 )
