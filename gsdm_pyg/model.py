@@ -266,7 +266,8 @@ class GSDM(nn.Module):
                 of its own; they may coincide.
             generator: Source of randomness, or a seed.
             max_nodes: Draw in batches of at most this many nodes, to bound memory.
-            return_path: Whether to keep the estimates on the way, for pictures.
+            return_path: Whether to keep the estimates of the try that found the
+                solution, for pictures.
             on_estimate: Called after each evaluation of the network with the instances
                 [b] that it was made for, and their estimated values [b, N, W].
             settings: Such as `tries=8` or `max_evaluations=100`, see `SearchSettings`,

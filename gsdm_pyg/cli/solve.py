@@ -45,7 +45,8 @@ def add_parser(commands: Any) -> None:
         "--out",
         type=Path,
         default=Path("solutions.npz"),
-        help="arrays of all solutions, `verified` and `evaluations`; .npz or .json",
+        help="arrays of all answers and, of each, the number of its `instance`, "
+        "whether it is `verified`, and its `evaluations`; .npz or .json",
     )
     parser.add_argument(
         "--gif", type=Path, help="an animation of how the first solution is found"

@@ -13,7 +13,6 @@ from PIL import Image
 
 from gsdm_pyg import GSDM
 from gsdm_pyg.cli import main
-from gsdm_pyg.solving import SolvingInterrupted
 from problems import Sorting, Sudoku
 from tests.cli.commands import refusal
 
@@ -70,18 +69,23 @@ def test_unsolved_instances_are_named_and_end_in_status_1(folder, capsys):
 
 
 def test_interrupting_writes_what_is_solved(folder, capsys, monkeypatch):
-    Path("puzzle.txt").write_text(PUZZLE)
+    """Of two puzzles the first follows from its clues; Ctrl-C comes at the second."""
+    Path("puzzles.txt").write_text("1234\n3412\n2143\n432.\n\n" + PUZZLE)
     solve = GSDM.solve
 
+    def pressed(instances, estimates):
+        raise KeyboardInterrupt
+
     def interrupted(self, *arguments, **settings):
-        answer = solve(self, *arguments, **settings)
-        raise SolvingInterrupted(list(answer))
+        return solve(self, *arguments, on_estimate=pressed, **settings)
 
     monkeypatch.setattr(GSDM, "solve", interrupted)
-    assert status("solve", folder, "puzzle.txt") == 130
-    assert "solved 1 of 1: solutions.npz" in capsys.readouterr().out
+    assert status("solve", folder, "puzzles.txt") == 130
+    assert "solved 1 of 2: solutions.npz" in capsys.readouterr().out
     with np.load("solutions.npz") as arrays:
         assert arrays["verified"].tolist() == [True]
+        assert arrays["instance"].tolist() == [0]
+        assert arrays["cells"][0, 3].tolist() == [3, 2, 1, 0]
 
 
 def test_the_first_solution_is_animated(folder):

@@ -12,7 +12,14 @@ from gsdm_pyg import GSDM, Categorical, GraphicalModel, Problem, Size
 from gsdm_pyg.settings_base import SettingsError
 from gsdm_pyg.solving import SolvingInterrupted
 from gsdm_pyg.solving.solution import distinct
-from problems import BCMF, HierarchicalBCMF, MatrixInversion, Sorting, StateSpace, Sudoku
+from problems import (
+    BCMF,
+    HierarchicalBCMF,
+    MatrixInversion,
+    Sorting,
+    StateSpace,
+    Sudoku,
+)
 from tests.helpers import ROOT
 from tests.problems.draws import draw_batch, seeded
 
