@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -41,10 +42,13 @@ class EMA(WeightAveraging):
 
 
 class ProgressBar(TQDMProgressBar):
-    """Lightning's bar over an endless epoch, with the time that is left."""
+    """Lightning's bar over an endless epoch, with the time that is left.
 
-    def __init__(self, timer: Timer) -> None:
-        super().__init__()
+    In a file or a notebook it moves with the logs, and not at every step.
+    """
+
+    def __init__(self, timer: Timer, log_every: int) -> None:
+        super().__init__(refresh_rate=1 if sys.stdout.isatty() else log_every)
         self._timer = timer
 
     def get_metrics(

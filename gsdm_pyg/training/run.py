@@ -57,7 +57,7 @@ def train(
         ema,
         training.timer,
         training.interruption,
-        ProgressBar(training.timer),
+        ProgressBar(training.timer, settings.log_every),
     ]
     loggers: list[Logger] = []
     if run_dir is not None:

@@ -111,3 +111,11 @@ def test_full_disk_is_reported_as_such_with_the_name_of_the_checkpoint(
         AtomicCheckpointIO().save_checkpoint({"x": torch.zeros(10_000)}, path)
     assert caught.value.filename == str(path)
     assert files_of(tmp_path) == {}
+
+
+@pytest.mark.slow
+def test_in_a_file_the_progress_bar_moves_with_the_logs(capfd):
+    watched(trainer={"max_steps": 40, "log_every": 20})
+    printed = capfd.readouterr()
+    assert "40/40" in printed.out + printed.err
+    assert (printed.out + printed.err).count("\r") < 20
