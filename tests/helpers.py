@@ -20,6 +20,7 @@ from gsdm_pyg import GSDM, Categorical, GraphicalModel, Problem, Role, Size, Siz
 from gsdm_pyg.cli import main
 from problems import BCMF
 
+STUCK = 300  # seconds after which a process or a request counts as stuck
 ROOT = Path(__file__).resolve().parents[1]
 
 TINY: dict[str, Any] = {
@@ -210,7 +211,7 @@ def start(*arguments: object, cwd: Path, **environment: str) -> subprocess.Popen
 
 def finish(process: subprocess.Popen[str]) -> str:
     """Wait for a process to end well; what it printed."""
-    printed, _ = process.communicate(timeout=300)
+    printed, _ = process.communicate(timeout=STUCK)
     assert process.returncode == 0, printed
     return printed
 

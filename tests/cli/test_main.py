@@ -12,6 +12,7 @@ from gsdm_pyg.registry import resolve_problem
 from tests.cli.commands import SIZES, refusal
 from tests.helpers import (
     ROOT,
+    STUCK,
     USER_PROBLEM,
     finish,
     start,
@@ -70,7 +71,7 @@ def test_model_finds_the_users_problem_from_another_folder(tmp_path, monkeypatch
 @pytest.mark.slow
 def test_module_and_script_end_in_one_line_without_a_traceback(tmp_path):
     script = start(ROOT / "train.py", "nowhere.yaml", cwd=tmp_path)
-    printed, _ = script.communicate(timeout=120)
+    printed, _ = script.communicate(timeout=STUCK)
     assert script.returncode == 1
     assert printed.splitlines()[-1].startswith("error: The config file does not exist")
     assert "Traceback" not in printed

@@ -16,7 +16,7 @@ from gsdm_pyg.cli.show import load_subject
 from gsdm_pyg.run_folder import newest_run
 from problems import BCMF
 from tests.cli.commands import PROBLEM, SIZES, refusal
-from tests.helpers import ROOT, USER_PROBLEM, tiny_model, write_config
+from tests.helpers import ROOT, STUCK, USER_PROBLEM, tiny_model, write_config
 from tests.workbench.browsers import shown
 
 EXECUTED = "\nfrom pathlib import Path\nPath('executed').touch()\n"
@@ -137,6 +137,6 @@ def test_the_server_answers_at_the_printed_address_until_it_is_interrupted():
     address = [server.stdout.readline() for _ in range(2)][1].split()[0]
     assert httpx.get(address).status_code == 200
     server.send_signal(signal.SIGINT)
-    _, errors = server.communicate(timeout=60)
+    _, errors = server.communicate(timeout=STUCK)
     assert server.returncode == 130
     assert errors.strip() == "interrupted"

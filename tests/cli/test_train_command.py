@@ -17,6 +17,7 @@ from gsdm_pyg.run_folder import new_run
 from tests.cli.commands import refusal, run
 from tests.helpers import (
     ROOT,
+    STUCK,
     USER_PROBLEM,
     files_of,
     start,
@@ -257,6 +258,6 @@ def test_every_way_to_train_sets_the_threads_before_torch_is_imported(
 ):
     way = [ROOT / program] if program == "train.py" else [program, "train"]
     process = start("-c", SPINCOUNT, *way, "nowhere.yaml", cwd=tmp_path)
-    printed, _ = process.communicate(timeout=120)
+    printed, _ = process.communicate(timeout=STUCK)
     assert "GOMP_SPINCOUNT 20000" in printed, printed
     assert printed.splitlines()[-1].startswith("error: The config file does not exist")

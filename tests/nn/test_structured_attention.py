@@ -15,6 +15,7 @@ from gsdm_pyg import GSDM, ProblemBatches, StructuredAttentionConv
 from gsdm_pyg.nn import fused_attention, structured_attention
 from gsdm_pyg.ops import fused_operator
 from problems import BCMF
+from tests.helpers import STUCK
 
 HEADS, CHANNELS = 2, 8
 
@@ -219,6 +220,8 @@ def test_numbers_are_the_same_without_torch_scatter(tmp_path):
     pytest.importorskip("torch_scatter")
     here, file = Path(__file__).parent, tmp_path / "numbers.pt"
     arguments = [str(here), str(here.parents[1]), str(file)]
-    subprocess.run([sys.executable, "-c", WITHOUT, *arguments], check=True, timeout=120)
+    subprocess.run(
+        [sys.executable, "-c", WITHOUT, *arguments], check=True, timeout=STUCK
+    )
     for value, without in zip(numbers(), torch.load(file), strict=True):
         assert_close(value, without, rtol=1e-4, atol=1e-6)

@@ -16,6 +16,7 @@ from gsdm_pyg.cli import main
 from gsdm_pyg.paper.runs import load_runs
 from tests.cli.commands import refusal
 from tests.helpers import (
+    STUCK,
     assert_identical,
     exported_weights,
     files_of,
@@ -98,7 +99,7 @@ def test_killed_sweep_goes_on_from_the_last_checkpoint(tmp_path):
 
     stalled = tmp_path / "stalled"
     process = start(*command, killed, cwd=tmp_path, STALL=str(stalled))
-    deadline = time.monotonic() + 240
+    deadline = time.monotonic() + STUCK
     while not stalled.exists():
         assert process.poll() is None, process.communicate()[0]
         assert time.monotonic() < deadline, "the run never came to its eighth step"
@@ -141,13 +142,13 @@ def test_sigterm_stops_a_lane_after_a_checkpoint_and_the_sweep_goes_on_later(tmp
     out = tmp_path / "out"
     command = ["-m", "gsdm_pyg", "reproduce", path, "--out", out, "--lanes", "2"]
     process = start(*command, cwd=tmp_path)
-    deadline = time.monotonic() + 240
+    deadline = time.monotonic() + STUCK
     while len(list(out.glob("runs/*/checkpoints/last.ckpt"))) < 2:
         assert process.poll() is None, process.communicate()[0]
         assert time.monotonic() < deadline
         time.sleep(0.1)
     process.terminate()
-    process.communicate(timeout=120)
+    process.communicate(timeout=STUCK)
     assert process.returncode == 128 + signal.SIGTERM
     checkpoints = list(out.glob("runs/*/checkpoints/last.ckpt"))
     saved = [checkpoint_of(path.parents[1])["global_step"] for path in checkpoints]

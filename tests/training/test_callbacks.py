@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from gsdm_pyg.training.callbacks import AtomicCheckpointIO
-from tests.helpers import files_of, train_here, write_config
+from tests.helpers import STUCK, files_of, train_here, write_config
 from tests.training.runs import checkpoint_of, watched
 
 
@@ -52,7 +52,7 @@ def test_kill_while_checkpointing_leaves_the_previous_checkpoint(tmp_path):
     context = multiprocessing.get_context("fork")
     process = context.Process(target=die_while_saving, args=(path,))
     process.start()
-    process.join(timeout=60)
+    process.join(timeout=STUCK)
     assert process.exitcode == -signal.SIGKILL
     assert torch.load(path, weights_only=True) == {"step": 1}
     writer.save_checkpoint({"step": 3}, path)

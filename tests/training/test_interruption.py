@@ -14,6 +14,7 @@ import pytest
 from gsdm_pyg import GSDM
 from tests.helpers import (
     ROOT,
+    STUCK,
     assert_identical,
     exported_weights,
     finish,
@@ -55,7 +56,7 @@ class Pausing(BCMF):
 
 
 def wait_for(path: Path, process: subprocess.Popen[str]) -> None:
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + STUCK
     while not path.exists():
         assert process.poll() is None, process.communicate()[0]
         assert time.monotonic() < deadline, f"{path} never appeared"
@@ -82,7 +83,7 @@ def test_signal_in_training_leaves_a_checkpoint_and_says_how_to_go_on(tmp_path, 
     process.send_signal(number)
     time.sleep(0.1)
     (tmp_path / "go").touch()
-    printed, _ = process.communicate(timeout=120)
+    printed, _ = process.communicate(timeout=STUCK)
     assert process.returncode == 128 + number, printed
     assert "Traceback" not in printed
     run_dir = tmp_path / "runs" / "tiny"
@@ -108,7 +109,7 @@ def test_interrupted_final_evaluation_leaves_the_model_and_what_is_done(tmp_path
     process = start(*command, cwd=tmp_path, PAUSE="evaluation")
     wait_for(tmp_path / "reached", process)  # in the second of the two problems
     process.send_signal(signal.SIGINT)
-    printed, _ = process.communicate(timeout=120)
+    printed, _ = process.communicate(timeout=STUCK)
     assert process.returncode == 130, printed
     assert "Traceback" not in printed
     assert printed.splitlines()[-1] == "interrupted"
@@ -142,7 +143,7 @@ def test_signal_during_an_evaluation_of_training_ends_it_without_another_step(tm
     process.send_signal(signal.SIGTERM)
     time.sleep(0.1)
     (tmp_path / "go").touch()
-    printed, _ = process.communicate(timeout=120)
+    printed, _ = process.communicate(timeout=STUCK)
     assert process.returncode == 143, printed
     run_dir = tmp_path / "runs" / "tiny"
     assert checkpoint_of(run_dir)["global_step"] == 3
@@ -158,7 +159,7 @@ def test_second_ctrl_c_stops_at_once(tmp_path):
     process.send_signal(signal.SIGINT)
     time.sleep(0.2)
     process.send_signal(signal.SIGINT)
-    printed, _ = process.communicate(timeout=30)
+    printed, _ = process.communicate(timeout=STUCK)
     assert process.returncode == 130, printed
     assert "Traceback" not in printed
     assert checkpoint_of(tmp_path / "runs" / "tiny")["global_step"] == 4
@@ -171,7 +172,7 @@ def test_signal_to_one_of_two_processes_stops_both_at_one_step(tmp_path):
     process = start(ROOT / "train.py", config, *overrides, cwd=tmp_path)
     wait_for(tmp_path / "runs" / "tiny" / "checkpoints" / "last.ckpt", process)
     process.send_signal(signal.SIGTERM)
-    printed, _ = process.communicate(timeout=120)
+    printed, _ = process.communicate(timeout=STUCK)
     assert process.returncode == 143, printed
     assert printed.count("SIGTERM stopped the run") == 1
     assert 4 < checkpoint_of(tmp_path / "runs" / "tiny")["global_step"] < 2000
@@ -195,7 +196,7 @@ def test_ctrl_c_that_also_reaches_the_loading_process_leaves_a_checkpoint(tmp_pa
     os.killpg(process.pid, signal.SIGINT)
     time.sleep(0.1)
     (tmp_path / "go").touch()
-    printed, _ = process.communicate(timeout=60)
+    printed, _ = process.communicate(timeout=STUCK)
     assert process.returncode == 130, printed
     assert "SIGINT stopped the run" in printed
     assert checkpoint_of(tmp_path / "runs" / "tiny")["global_step"] == 6
@@ -240,7 +241,7 @@ def test_ctrl_c_in_fit_returns_to_the_caller_with_the_averaged_weights(tmp_path)
 def test_sigterm_in_fit_ends_the_process_after_a_checkpoint(tmp_path):
     (tmp_path / "fit.py").write_text(FIT)
     process = start("fit.py", int(signal.SIGTERM), cwd=tmp_path)
-    printed, _ = process.communicate(timeout=120)
+    printed, _ = process.communicate(timeout=STUCK)
     assert process.returncode == -signal.SIGTERM, printed
     assert "the caller goes on" not in printed
     assert checkpoint_of(tmp_path / "run")["global_step"] == 2

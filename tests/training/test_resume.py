@@ -12,6 +12,7 @@ import torch
 from gsdm_pyg import ProblemBatches
 from tests.helpers import (
     ROOT,
+    STUCK,
     assert_identical,
     exported_weights,
     finish,
@@ -58,7 +59,7 @@ def test_killed_and_resumed_run_ends_with_the_weights_of_one_never_interrupted(
 
     stalled = tmp_path / "stalled"
     process = start(*command, killed, cwd=tmp_path, STALL=str(stalled))
-    deadline = time.monotonic() + 240
+    deadline = time.monotonic() + STUCK
     while not stalled.exists():
         assert process.poll() is None, process.communicate()[0]
         assert time.monotonic() < deadline, "the run never came to its eighth step"

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.helpers import ROOT
+from tests.helpers import ROOT, STUCK
 
 FLAGS = [
     "--headless",
@@ -27,7 +27,7 @@ FLAGS = [
 ]
 READY = "body[data-ready]"
 DONE = "#status[data-done]"
-SECONDS = 120_000  # milliseconds; machines of tests are busy
+MILLISECONDS = 1000 * STUCK
 
 
 @contextmanager
@@ -67,7 +67,7 @@ def shown(*arguments: str, folder: Path = ROOT) -> Iterator[str]:
             raise AssertionError("the server ended before it printed its address")
     finally:
         server.terminate()
-        server.wait(timeout=30)
+        server.wait(timeout=STUCK)
 
 
 @contextmanager
@@ -76,7 +76,7 @@ def opened(browser: Any, url: str, **context: Any) -> Iterator[Any]:
     errors: list[str] = []
     own = browser.new_context(**context)
     page = own.new_page()
-    page.set_default_timeout(SECONDS)
+    page.set_default_timeout(MILLISECONDS)
     page.on("pageerror", lambda error: errors.append(str(error)))
     page.on("request", lambda r: r.url.startswith(url) or errors.append(r.url))
     page.goto(url)

@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from gsdm_pyg.workbench.answers import Limits
+from tests.helpers import STUCK
 from tests.workbench.asking import SAMPLE, events, read_events, refusal, served
 
 
@@ -32,12 +33,19 @@ def held(bcmf, monkeypatch):
     go.set()
 
 
-def test_two_clients_at_once_get_what_each_would_get_alone(bcmf):
+@pytest.fixture
+def client():
+    """Requests that end with the test, however slow the machine is."""
+    with httpx.Client(timeout=STUCK) as client:
+        yield client
+
+
+def test_two_clients_at_once_get_what_each_would_get_alone(client, bcmf):
     with served(bcmf) as url:
 
         def ask(seed: int) -> list:
             question = {**SAMPLE, "seed": seed, "steps": 30}
-            response = httpx.post(f"{url}/api/sample", json=question, timeout=60)
+            response = client.post(f"{url}/api/sample", json=question)
             return events(response.text)[-1]["values"]
 
         alone = [ask(seed) for seed in range(4)]
@@ -47,39 +55,49 @@ def test_two_clients_at_once_get_what_each_would_get_alone(bcmf):
     assert alone[0] != alone[1]
 
 
-def test_who_stops_reading_cancels_and_the_next_one_is_served(bcmf, held):
+def test_who_stops_reading_cancels_and_the_next_one_is_served(client, bcmf, held):
     _, seen = held
     with served(bcmf) as url:
         question = {**SAMPLE, "steps": 400}
-        with httpx.stream("POST", f"{url}/api/sample", json=question) as response:
+        with client.stream("POST", f"{url}/api/sample", json=question) as response:
             for event in read_events(response.iter_lines()):
                 if event["event"] == "estimate":
                     break
         # The stream is closed here, after few of 400 evaluations.
         question = {**SAMPLE, "steps": 2}
-        response = httpx.post(f"{url}/api/sample", json=question, timeout=30)
+        response = client.post(f"{url}/api/sample", json=question)
     assert events(response.text)[-1]["event"] == "done"
     assert len(seen) < 60
 
 
-def test_solving_is_canceled_like_sampling(impossible):
-    solve = {"solve": True, "steps": 400, "num_samples": 4}
+def test_solving_is_canceled_like_sampling(client, impossible, monkeypatch):
+    evaluated, solve = [], impossible.model.solve
+
+    def held_solve(*arguments, on_estimate, **named):
+        def hold(rows, x):
+            evaluated.append(rows)
+            on_estimate(rows, x)
+            time.sleep(0.02)
+
+        return solve(*arguments, on_estimate=hold, **named)
+
+    monkeypatch.setattr(impossible.model, "solve", held_solve)
+    question = {"solve": True, "steps": 400, "num_samples": 4}
     with served(impossible) as url:
-        with httpx.stream("POST", f"{url}/api/sample", json=solve) as response:
+        with client.stream("POST", f"{url}/api/sample", json=question) as response:
             seen = read_events(response.iter_lines())
             assert next(e for e in seen if e["event"] == "estimate")["total"] is None
-        begin = time.perf_counter()
-        httpx.post(f"{url}/api/sample", json={"steps": 2}, timeout=60)
-    assert time.perf_counter() - begin < 10  # 32 tries of 400 steps take minutes
+        client.post(f"{url}/api/sample", json={"steps": 2})
+    assert len(evaluated) < 2000  # of 32 tries of 400 steps
 
 
-def test_more_requests_than_may_wait_are_told_to_come_back(bcmf, held):
+def test_more_requests_than_may_wait_are_told_to_come_back(client, bcmf, held):
     go, _ = held
     with served(bcmf, Limits(waiting=2)) as url, ThreadPoolExecutor(6) as pool:
 
         def ask(seed: int) -> httpx.Response:
             question = {"seed": seed, "steps": 200}
-            return httpx.post(f"{url}/api/sample", json=question, timeout=60)
+            return client.post(f"{url}/api/sample", json=question)
 
         asked = [pool.submit(ask, seed) for seed in range(6)]
         refused = []
@@ -97,30 +115,29 @@ def test_more_requests_than_may_wait_are_told_to_come_back(bcmf, held):
             assert events(response.text)[-1]["event"] == "done"
 
 
-def test_who_waits_is_told_how_many_are_before(bcmf, held):
+def test_who_waits_is_told_how_many_are_before(client, bcmf, held):
     long, short = {"steps": 400}, {"steps": 2}
     with (
         served(bcmf) as url,
-        httpx.stream("POST", f"{url}/api/sample", json=long) as first,
+        client.stream("POST", f"{url}/api/sample", json=long) as first,
     ):
         seen = read_events(first.iter_lines())
         assert next(e for e in seen if e["event"] != "waiting")
-        with httpx.stream("POST", f"{url}/api/sample", json=short) as second:
+        with client.stream("POST", f"{url}/api/sample", json=short) as second:
             waiting = next(read_events(second.iter_lines()))
     assert waiting == {"event": "waiting", "ahead": 1}
 
 
-def test_the_server_ends_while_somebody_reads(bcmf, held):
+def test_the_server_ends_while_somebody_reads(client, bcmf, held):
     with served(bcmf) as url:
-        stream = httpx.stream("POST", f"{url}/api/sample", json={"steps": 400})
+        stream = client.stream("POST", f"{url}/api/sample", json={"steps": 400})
         response = stream.__enter__()
         next(read_events(response.iter_lines()))
-        begin = time.perf_counter()
-    assert time.perf_counter() - begin < 8
+    assert len(held[1]) < 400  # it did not wait for the answer
     stream.__exit__(None, None, None)
 
 
-def test_a_body_that_never_arrives_does_not_hold_a_place(bcmf, monkeypatch):
+def test_a_body_that_never_arrives_does_not_hold_a_place(client, bcmf, monkeypatch):
     monkeypatch.setattr("gsdm_pyg.workbench.server._BODY_SECONDS", 0.2)
 
     def slow():
@@ -130,5 +147,5 @@ def test_a_body_that_never_arrives_does_not_hold_a_place(bcmf, monkeypatch):
 
     headers = {"Content-Type": "application/json"}
     with served(bcmf) as url:
-        response = httpx.post(f"{url}/api/sample", content=slow(), headers=headers)
+        response = client.post(f"{url}/api/sample", content=slow(), headers=headers)
     assert "did not arrive in time" in refusal(response, 408)
