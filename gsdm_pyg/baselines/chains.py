@@ -86,9 +86,11 @@ class Chains:
         chosen[torch.arange(self.num), choice] = True
         chosen &= self.free  # chains of which everything is given stay
         old, new = self.state, self._run(self.state.values, self._by_draw(chosen))
-        ratio = self._density(new, chosen) - self._density(old, chosen)
-        # From a state of density 0, any move is one: both are minus infinity there.
-        accepted = ratio.isnan() | (level < ratio)
+        p_old, p_new = self._density(old, chosen), self._density(new, chosen)
+        # A NaN density, with which a chain may begin, is left like a density of 0 and is
+        # never moved to. Between states of density 0 any move is accepted.
+        p_old = torch.where(p_old.isnan(), -torch.inf, p_old)
+        accepted = (level < p_new - p_old) | (p_old.isneginf() & p_new.isneginf())
 
         def choose(after: Tensor, before: Tensor) -> Tensor:
             each = accepted.view(-1, *[1] * (after.dim() - 1))

@@ -111,6 +111,30 @@ def test_entries_of_a_loop_are_single_sites_and_parts_can_be_given():
     assert (found["x"].std(0)[:3] / std[:3] - 1).abs().max() < 0.1
 
 
+def test_chains_leave_a_density_that_is_nan_and_never_go_back():
+    @program
+    def root():
+        x = sample("x", Normal(1.0, 1.0))
+        observe("y", Normal(x.sqrt(), 1.0))  # NaN for negative x
+
+    x = torch.linspace(0, 6, 6001, dtype=torch.double)
+    weight = (-((x - 1) ** 2) / 2 - (0.5 - x.sqrt()) ** 2 / 2).exp()
+    exact = ((x * weight).sum() / weight.sum()).item()
+    found = draw(root(), {"y": 0.5})["x"]  # 16% of the chains begin at a negative x
+    assert found.min() >= 0
+    assert found.mean().item() == pytest.approx(exact, abs=0.06)
+
+
+def test_chains_cross_states_of_density_0():
+    @program
+    def least():
+        x = sample("x", Normal(0.0, 1.0), 2)
+        observe("y", Uniform(0.0, x.exp().min()))
+
+    # Where both x are negative, no move of one of them reaches a positive density.
+    assert (draw(least(), {"y": 1.0}, warmup=100)["x"] >= 0).all()
+
+
 def test_nothing_given_is_the_prior():
     found = draw(BCMF(m=2, n=3, k=2), {}, warmup=50)
     assert found["R"].double().mean().item() == pytest.approx(0.3, abs=0.03)
