@@ -87,8 +87,8 @@ class Chains:
         chosen &= self.free  # chains of which everything is given stay
         old, new = self.state, self._run(self.state.values, self._by_draw(chosen))
         p_old, p_new = self._density(old, chosen), self._density(new, chosen)
-        # A NaN density, with which a chain may begin, is left like a density of 0 and is
-        # never moved to. Between states of density 0 any move is accepted.
+        # Between states of density 0 any move is accepted. A NaN density, with which a
+        # chain may begin, is left like a density of 0 and is never moved to.
         p_old = torch.where(p_old.isnan(), -torch.inf, p_old)
         accepted = (level < p_new - p_old) | (p_old.isneginf() & p_new.isneginf())
 

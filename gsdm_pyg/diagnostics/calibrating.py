@@ -40,6 +40,7 @@ def calibrate(
     alpha: float = 0.05,
     seed: int = 0,
     folder: str | Path | None = None,
+    name: str | None = None,
     **sampler: Any,
 ) -> Calibration:
     """Test whether samples come from the posterior, for every variable and pattern.
@@ -60,28 +61,32 @@ def calibrate(
         alpha: The probability that an exact sampler fails any check.
         seed: Chooses instances, patterns and samples.
         folder: Keeps finished chunks; a run that was interrupted goes on from them.
+        name: Required with a folder if the model is not a `GSDM`: what the folder
+            knows the sampler by, such as "gibbs, 500 steps".
         sampler: Such as `steps=50`, as for `GSDM.sample`.
     """
     counts = {"num_instances": num_instances, "num_samples": num_samples}
-    for name, count in counts.items():
+    for key, count in counts.items():
         found = whole_number(count)
         if found is None or found < 2:
-            raise ValueError(f"{name} is a whole number of at least 2 (got {count!r}).")
+            raise ValueError(f"{key} is a whole number of at least 2 (got {count!r}).")
     if not 0 < alpha < 1:
         raise ValueError(f"alpha is a number between 0 and 1 (got {alpha!r}).")
     settings = _settings(
         model, problems, patterns, dict(functions or {}), num_samples, seed
     )
-    described = {
-        "model": fingerprint(model),
-        "problems": list(dict.fromkeys(label(s.problem) for s in settings)),
-        "patterns": list(dict.fromkeys(s.pattern for s in settings)),
-        "functions": sorted(functions or {}),
-        **counts,
-        "seed": seed,
-        "sampler": _sampler_text(model, sampler),
-    }
-    kept = None if folder is None else ChunkFolder(Path(folder), described)
+    kept = None
+    if folder is not None:
+        described = {
+            "model": fingerprint(model, name),
+            "problems": list(dict.fromkeys(label(s.problem) for s in settings)),
+            "patterns": list(dict.fromkeys(s.pattern for s in settings)),
+            "functions": sorted(functions or {}),
+            **counts,
+            "seed": seed,
+            "sampler": _sampler_text(model, sampler),
+        }
+        kept = ChunkFolder(Path(folder), described)
     chosen: Sampler = _WithSettings(model, sampler) if sampler else model
     drawn: dict[Key, list[Quantity]] = {}
     with _progress_bar(num_instances * len(settings)) as bar:

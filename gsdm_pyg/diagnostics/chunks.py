@@ -19,17 +19,23 @@ from gsdm_pyg.model import GSDM
 SETTINGS = "settings.json"  # what the chunks of a folder belong to
 
 
-def fingerprint(model: Sampler) -> str:
-    """Distinguishes models by their weights and settings; other samplers by class."""
+def fingerprint(model: Sampler, name: str | None) -> str:
+    """Distinguishes models by their weights and settings; other samplers by a name."""
     if not isinstance(model, GSDM):
-        return type(model).__name__
+        if not name:
+            raise ValueError(
+                f"A folder cannot distinguish one {type(model).__name__} from another: "
+                f"pass name=, a different one for each sampler (got name={name!r})."
+            )
+        return f"{type(model).__name__} {name}"
     digest = hashlib.sha256()
     digest.update(model.spec.model_dump_json().encode())
     digest.update(model.settings.model_dump_json().encode())
-    for name, tensor in sorted(model.diffusion.state_dict().items()):
-        digest.update(name.encode())
+    for key, tensor in sorted(model.diffusion.state_dict().items()):
+        digest.update(key.encode())
         digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
-    return f"{model.spec.name or 'GSDM'} {digest.hexdigest()[:16]}"
+    found = f"{model.spec.name or 'GSDM'} {digest.hexdigest()[:16]}"
+    return f"{found} {name}" if name else found
 
 
 class ChunkFolder:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import re
+
 import pytest
 
 from gsdm_pyg.diagnostics import calibrate, calibrating
@@ -9,7 +12,12 @@ from problems import BCMF
 from tests.diagnostics.samplers import GaussianSampler, Regression
 from tests.helpers import tiny_model
 
-ARGUMENTS = {"num_instances": 45, "num_samples": 10, "patterns": ("roles", "mixed")}
+ARGUMENTS = {
+    "num_instances": 45,
+    "num_samples": 10,
+    "patterns": ("roles", "mixed"),
+    "name": "exact",
+}
 PROBLEMS = [Regression(2), Regression(3)]
 
 
@@ -57,6 +65,7 @@ def test_damaged_chunk_is_drawn_again(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "complaint"),
     [
+        ({"name": "too narrow"}, "another 'model', 'Interrupted exact'"),
         ({"seed": 1}, "another 'seed', 0: .* \\(got 1\\)"),
         ({"num_samples": 11}, "another 'num_samples', 10: .* \\(got 11\\)"),
         ({"patterns": ("roles",)}, "another 'patterns'"),
@@ -74,8 +83,19 @@ def test_folder_of_another_model_is_refused(tmp_path):
     few = {"num_instances": 2, "num_samples": 2, "steps": 2, "folder": tmp_path}
     calibrate(tiny_model(problem), problem, **few)
     calibrate(tiny_model(problem), problem, **few)  # the same model
+    described = json.loads((tmp_path / "settings.json").read_text())
+    assert re.fullmatch("BCMF [0-9a-f]{16}", described["model"])
     with pytest.raises(ValueError, match="another 'model'"):
         calibrate(tiny_model(problem, seed=1), problem, **few)
+
+
+@pytest.mark.parametrize("name", [None, ""])
+def test_folder_of_another_sampler_than_a_model_needs_a_name(tmp_path, name):
+    folder, unnamed = tmp_path / "new", {**ARGUMENTS, "name": name}
+    complaint = r"one GaussianSampler from another: pass name=.*\(got name=(None|'')\)"
+    with pytest.raises(ValueError, match=complaint):
+        calibrate(GaussianSampler(spread=0.7), PROBLEMS, folder=folder, **unnamed)
+    assert not folder.exists()
 
 
 def test_folder_with_other_files_is_refused(tmp_path):
