@@ -141,20 +141,19 @@ def prior_metrics(
     seed: int = 0,
     observe: Observe = "roles",
 ) -> dict[str, float]:
-    """Metrics of answers that ignore what is given, on the instances of `evaluate`."""
-    return problem.summary(prior_scores(problem, num_instances, seed, observe))
+    """Metrics of draws from the prior that keep what is given, and ignore it.
 
-
-def prior_scores(
-    problem: Problem,
-    num_instances: int = 64,
-    seed: int = 0,
-    observe: Observe = "roles",
-) -> list[dict[str, float]]:
-    """The same for each instance: draws from the prior, scored as answers."""
+    They answer the instances of `evaluate`.
+    """
     truths, observed, generator = _draw(problem, num_instances, seed, observe)
-    samples = [simulate_one(problem, generator) for _ in truths]
-    return _scores(problem, samples, truths, observed)
+    samples = [
+        {
+            name: torch.where(observed[i][name].bool(), truth[name].to(value), value)
+            for name, value in simulate_one(problem, generator).items()
+        }
+        for i, truth in enumerate(truths)
+    ]
+    return problem.summary(_scores(problem, samples, truths, observed))
 
 
 def label(problem: Problem) -> str:

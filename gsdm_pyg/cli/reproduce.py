@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, get_args
 
 from gsdm_pyg.paper.budget import Expected, expect
-from gsdm_pyg.paper.data import Data
-from gsdm_pyg.paper.figure_file import Scale, load_figure
+from gsdm_pyg.paper.data import Data, Record
+from gsdm_pyg.paper.figure_file import FigureFile, Scale, load_figure
 from gsdm_pyg.paper.index import write_index
 from gsdm_pyg.paper.jobs import Job, Stopped
 from gsdm_pyg.paper.making import collect, jobs_of, stem_of, write
@@ -102,9 +102,10 @@ def run(options: argparse.Namespace) -> None:
             sys.exit(128 + stopped.signal)
         done &= all(is_done(job, folder) for job in jobs)
         _, all_runs = load_runs(path, options.scale, (), options.overrides)
-        data = collect(figure, all_runs, options.scale, folder)
         stem = stem_of(path, options.scale)
-        data.save(options.out / f"{stem}.json")
+        file = options.out / f"{stem}.json"
+        data = collect(figure, all_runs, options.scale, folder, _earlier(file, figure))
+        data.save(file)
         _write(data, stem, options.out, folder)
         write_index(options.out, path.parent)
     if options.forecast:
@@ -113,6 +114,14 @@ def run(options: argparse.Namespace) -> None:
         sys.exit(
             "error: Some runs failed, see above; the same command tries them again."
         )
+
+
+def _earlier(file: Path, figure: FigureFile) -> list[Record]:
+    """The records of a figure that was made before, if it can be read."""
+    try:
+        return Data.load(file, figure).records
+    except ValueError:
+        return []
 
 
 def _write(data: Data, stem: str, out: Path, folder: Path) -> None:

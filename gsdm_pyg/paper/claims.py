@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from gsdm_pyg.paper.data import Data
-from gsdm_pyg.paper.figure_file import Claim
+from gsdm_pyg.paper.figure_file import CHANCE, Claim
 from gsdm_pyg.paper.statistics import Interval, mean_interval
 
 Answer = Literal["holds", "does not hold", "open", "not measured"]
@@ -22,13 +22,14 @@ class Verdict:
 
     `advantage` is how much nearer to its best value the metric of the row is, a mean
     over panels and points; `places` are the points at which the claim holds by itself,
-    and all of them.
+    and all of them. A claim is open until all of its runs are `complete`.
     """
 
     claim: Claim
     answer: Answer
     advantage: Interval | None = None
     places: tuple[int, int] = (0, 0)
+    complete: bool = True
 
     def __str__(self) -> str:
         """One sentence."""
@@ -39,6 +40,10 @@ class Verdict:
             "does not hold": "It does not hold here",
             "open": "Open here, as the interval leaves both possible",
         }[self.answer]
+        if not self.complete:
+            words = "Open here, as some of its runs are not done"
+        elif self.answer == "open" and self.claim.every:
+            words = "Open here, as it holds at some points only"
         than, gain = self.claim.than, self.advantage
         than = f"{than:g}" if isinstance(than, float) else than
         better = "better"
@@ -48,6 +53,8 @@ class Verdict:
             better = (
                 f"{better}, in the share of instances within {self.claim.within:g},"
             )
+        if self.claim.during:
+            better = f"{better}, on average over training,"
         holding, all_ = self.places
         at = f"; it holds at {holding} of {all_} points by themselves" * (all_ > 1)
         return (
@@ -57,22 +64,42 @@ class Verdict:
 
 
 def judge(claim: Claim, data: Data) -> Verdict:
-    """Whether a claim holds, by the interval of the advantage."""
-    strata = []
+    """Whether a claim holds, by the interval of the advantage.
+
+    Points of several panels that are the same runs count once.
+    """
+    strata: dict[tuple[str, ...], Tensor] = {}
     for panel in claim.panels or data.panels:
         points = data.points(panel)
         for point in [p for p in points if not claim.points or p in claim.points]:
             advantage = _advantage(claim, data, panel, point)
             if advantage is not None:
-                strata.append(advantage)
-    if not strata:
-        return Verdict(claim, "not measured")
-    found = mean_interval(strata)
+                runs = (r["key"] for r in data.of(panel, point, claim.row))
+                strata.setdefault((data.metric(panel), *runs), advantage)
+    found = mean_interval(list(strata.values()))
     if math.isnan(found.mean):
         return Verdict(claim, "not measured")
-    alone = [_answer(claim, mean_interval([scores])) for scores in strata]
+    alone = [_answer(claim, _interval_alone(scores)) for scores in strata.values()]
     places = alone.count("holds"), len(strata)
-    return Verdict(claim, _answer(claim, found), found, places)
+    complete = not any(_is_about(claim, name) for name in data.missing)
+    answer = _answer(claim, found)
+    if claim.every:
+        answer = alone[0] if len(set(alone)) == 1 else "open"
+        answer = "does not hold" if "does not hold" in alone else answer
+    return Verdict(claim, answer if complete else "open", found, places, complete)
+
+
+def _interval_alone(scores: Tensor) -> Interval:
+    """The interval of one point; a single number, such as memory, has no spread."""
+    if scores.numel() == 1:
+        return Interval(*(scores.item() for _ in range(3)))
+    return mean_interval([scores])
+
+
+def _is_about(claim: Claim, job: str) -> bool:
+    """Whether a claim needs a job, whose name begins with its row and its panel."""
+    row, panel, *_ = job.split("; ")
+    return row in (claim.row, claim.than) and panel in (claim.panels or [panel])
 
 
 def _answer(claim: Claim, advantage: Interval) -> Answer:
@@ -111,8 +138,10 @@ def _gains(
 
     Where the claim is about shares, 1 for the instances that are near enough.
     """
-    found = {}
-    for seed, scores in data.scores(panel, point, row, claim.metric).items():
+    found, read = {}, data.during if claim.during else data.scores
+    if row == CHANCE:
+        row, read = claim.row, data.chance
+    for seed, scores in read(panel, point, row, claim.metric).items():
         distance = _distance(scores, _best(claim, data, panel))
         if claim.within is None:
             found[seed] = -distance

@@ -47,7 +47,7 @@ class LayerJob:
 
     @property
     def name(self) -> str:
-        return f"{self.places[0].row}; {self.places[0].panel}"
+        return f"{self.place.row}; {self.place.panel}"
 
     @property
     def key(self) -> str:
@@ -55,14 +55,15 @@ class LayerJob:
 
     @property
     def labels(self) -> dict[str, Any]:
-        first = self.places[0]
-        place = {
-            "panel": first.panel,
-            "point": "",
-            "row": first.row,
-            "seed": first.seed,
-        }
-        return {**place, "formula": self.formula}
+        return {**self.place.labels, "point": "", "formula": self.formula}
+
+    @property
+    def place(self) -> Run:
+        return self.places[0]
+
+    @property
+    def scored(self) -> None:
+        return None
 
     def ready(self, runs: object) -> bool:
         return True
@@ -124,11 +125,12 @@ def complexity_table(data: Data) -> list[dict[str, str]]:
     for record in data.records:
         scores = {n: torch.tensor([v]) for n, v in record["scores"].items()}
         time_exponent = mean_interval([scores["time_exponent"]])
+        formula = record["formula"]
         lines.append(
             {
                 "problem": f"{record['panel']}, {data.panel_of(record['panel']).axis}",
                 "layer": record["row"],
-                "paper's exponent": f"{record['formula']:g}",
+                "paper's exponent": "" if formula is None else f"{formula:g}",
                 "edges": f"{scores['edge_exponent'].item():.2f}",
                 "time, with 95% interval": f"{time_exponent}",
                 "memory": f"{scores['memory_exponent'].item():.2f}",

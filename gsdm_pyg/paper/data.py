@@ -17,11 +17,9 @@ import torch
 from torch import Tensor
 
 from gsdm_pyg.files import write_file
-from gsdm_pyg.paper.figure_file import FigureFile, Panel, Scale
+from gsdm_pyg.paper.figure_file import CHANCE, FigureFile, Panel, Scale
 from gsdm_pyg.paper.statistics import Interval, mean_interval
 from gsdm_pyg.registry import resolve_problem
-
-PRIOR = "prior"  # answers that ignore what is given
 
 Record = dict[str, Any]  # labels and result of a job
 
@@ -96,39 +94,61 @@ class Data:
         """The scores [n] of a place's instances by seed; none without records.
 
         By default of what the panel shows: its metric, or the minutes to get as good as
-        `time_to`. A run that never got there has all of its minutes.
+        `time_to`. A run that never got there has the minutes of the longest run.
         """
         limit = self.panel_of(panel).time_to if metric is None else None
         metric = metric or self.metric(panel)
-        if row == PRIOR:
-            kept, rows = PRIOR, self.rows(panel)
-        else:
-            kept, rows = "scores", [row]
-        found: dict[int, Tensor] = {}
-        for record in (r for name in rows for r in self.of(panel, point, name)):
-            if limit is not None:
-                values = [minutes_to(record, metric, limit, self._best(panel, metric))]
-            else:
-                values = record.get(kept, {}).get(metric, [])
+        if limit is None:
+            return {
+                record["seed"]: _numbers(record["scores"][metric])
+                for record in self.of(panel, point, row)
+                if metric in record.get("scores", {})
+            }
+        best = self._best(panel, metric)
+        longest = max(r.get("minutes", 0.0) for r in self.records)
+        return {
+            record["seed"]: _numbers([minutes_to(record, metric, limit, best, longest)])
+            for record in self.of(panel, point, row)
+        }
+
+    def chance(
+        self, panel: str, point: str, row: str, metric: str | None = None
+    ) -> dict[int, Tensor]:
+        """The same of answers that ignore what is given, on a row's instances."""
+        metric = metric or self.metric(panel)
+        return {
+            record["seed"]: _numbers(record[CHANCE][metric])
+            for record in self.of(panel, point, row)
+            if metric in record.get(CHANCE, {})
+        }
+
+    def during(
+        self, panel: str, point: str, row: str, metric: str | None = None
+    ) -> dict[int, Tensor]:
+        """The mean of a metric over the curve of training, [1] by seed."""
+        metric = metric or self.metric(panel)
+        found = {}
+        for record in self.of(panel, point, row):
+            curve = (record.get("curve") or {}).get(metric, [])
+            values = [value for value in curve if value is not None]
             if values:
-                numbers = [math.nan if v is None else v for v in values]
-                tensor = torch.tensor(numbers, dtype=torch.double)
-                found.setdefault(record["seed"], tensor)
+                found[record["seed"]] = _numbers([sum(values) / len(values)])
         return found
 
     def interval(self, panel: str, point: str, row: str) -> Interval | None:
         """The mean of a place with its interval."""
-        scores = list(self.scores(panel, point, row).values())
-        if not scores or len({len(values) for values in scores}) > 1:
-            return None
-        return mean_interval([torch.stack(scores)])
+        return _interval(self.scores(panel, point, row))
+
+    def chance_interval(self, panel: str, point: str) -> Interval | None:
+        """The same of chance, on the instances of the first row that has it."""
+        found = (self.chance(panel, point, row) for row in self.rows(panel))
+        timed = self.panel_of(panel).time_to is not None
+        return None if timed else _interval(next(filter(None, found), {}))
 
     def mean(self, record: Record, kept: str = "scores") -> float:
         """The mean of the shown metric over the instances of one record."""
-        values = [
-            v for v in record[kept][self.metric(record["panel"])] if v is not None
-        ]
-        return sum(values) / len(values) if values else math.nan
+        metric = self.metric(record["panel"])
+        return _numbers(record.get(kept, {}).get(metric, [])).nanmean().item()
 
     def metric(self, panel: str) -> str:
         """The metric of a panel."""
@@ -161,13 +181,26 @@ class Data:
         return list(dict.fromkeys(r[label] for r in self.records if fits(r)))
 
 
-def minutes_to(record: Record, metric: str, limit: float, best: float) -> float:
-    """The minutes of training until a metric is as good as a limit."""
+def _numbers(values: list[float | None]) -> Tensor:
+    numbers = [math.nan if value is None else value for value in values]
+    return torch.tensor(numbers, dtype=torch.double)
+
+
+def _interval(scores: dict[int, Tensor]) -> Interval | None:
+    if not scores or len({len(values) for values in scores.values()}) > 1:
+        return None
+    return mean_interval([torch.stack(list(scores.values()))])
+
+
+def minutes_to(
+    record: Record, metric: str, limit: float, best: float, longest: float
+) -> float:
+    """The minutes of training until a metric is as good as a limit, or `longest`."""
     curve = record.get("curve") or {"minutes": []}
     for minutes, value in zip(curve["minutes"], curve.get(metric, []), strict=False):
         if value is not None and abs(value - best) <= abs(limit - best):
             return float(minutes)
-    return float(record["minutes"])
+    return longest
 
 
 def round_numbers(value: Any) -> Any:

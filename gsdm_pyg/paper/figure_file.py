@@ -19,6 +19,7 @@ from pydantic import (
 from gsdm_pyg.config import read_yaml
 from gsdm_pyg.settings_base import Settings, SettingsError
 
+CHANCE = "chance"  # answers that ignore what is given
 SETTINGS = "table2.yaml"  # the settings per problem, beside the figures
 
 Scale = Literal["laptop", "paper"]
@@ -79,6 +80,9 @@ class Panel(Section):
     """What rows change further in this panel."""
     without: list[str] = Field(default_factory=list)
     """The rows that this panel does not have."""
+    chance: Literal["prior", "marginals"] = "prior"
+    """Answers that ignore what is given, drawn as a dashed line: from the prior, or
+    each entry by itself, see `gsdm_pyg.baselines.prior`."""
     time_to: float | None = None
     """Show the minutes until the metric is as good as this, instead of its value."""
     samples: PositiveInt = 2
@@ -95,7 +99,8 @@ class Claim(Settings):
     row: str
     """The row that it is about."""
     than: str | float
-    """The row to compare with, "prior" for answers from the prior, or a value."""
+    """The row to compare with, "chance" for answers that ignore what is given, or a
+    value."""
     how: Literal["better", "no worse", "alike"] = "better"
     """Whether the row should be better, worse by `margin` at most, or neither."""
     margin: NonNegativeFloat = 0.0
@@ -110,6 +115,10 @@ class Claim(Settings):
     """The metric to compare; by default the panel's."""
     within: float | None = None
     """Compare the shares of instances that are this near to the best value instead."""
+    during: bool = False
+    """Compare the means over the curve of training instead: which row learns sooner."""
+    every: bool = False
+    """Whether it must hold at every point, and not on their average."""
 
     @model_validator(mode="after")
     def _check_margin(self) -> Self:
@@ -171,7 +180,7 @@ def load_figure(path: str | Path) -> FigureFile:
         check_names(f"panels.{title}: row", named, figure.rows)
     for claim in figure.claims:
         than = [claim.than] if isinstance(claim.than, str) else []
-        rows = [claim.row, *(name for name in than if name != "prior")]
+        rows = [claim.row, *(name for name in than if name != CHANCE)]
         check_names("claims: row", rows, figure.rows)
         check_names("claims: panel", claim.panels, figure.panels)
     return figure

@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from gsdm_pyg.paper.data import Data
-from gsdm_pyg.paper.figure_file import FigureFile
+from gsdm_pyg.paper.figure_file import CHANCE, FigureFile
 from gsdm_pyg.paper.jobs import EvaluationJob, Job, TrainingJob
 from gsdm_pyg.paper.runs import Run
 
@@ -38,7 +38,7 @@ def heatmap_jobs(figure: FigureFile, runs: Sequence[Run]) -> list[Job]:
 def heatmap_figure(data: Data) -> Figure:
     """The mean metric of each cell: one line of maps per row, a map per panel.
 
-    The scale of each map ends at the mean of answers from the prior, as in the paper.
+    The scale of each map ends at chance, as in the paper.
     """
     rows = [r for r in data.figure.rows if any(x["row"] == r for x in data.records)]
     panels = sorted(data.panels, key=lambda panel: float(panel.rpartition(" ")[2]))
@@ -61,7 +61,7 @@ def heatmap_figure(data: Data) -> Figure:
                     ticks[i].index(record["sizes"][n]) for i, n in enumerate(names)
                 )
                 values[place] = data.mean(record)
-            top = max(data.mean(record, "prior") for record in records)
+            top = max(data.mean(record, CHANCE) for record in records)
             image = ax.imshow(values, vmin=0, vmax=top, origin="lower")
             ax.set_xticks(range(len(ticks[1])), [str(t) for t in ticks[1]], fontsize=7)
             ax.set_yticks(range(len(ticks[0])), [str(t) for t in ticks[0]], fontsize=7)

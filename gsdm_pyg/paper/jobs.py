@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import torch
 
 from gsdm_pyg.baselines import create
-from gsdm_pyg.evaluation import Evaluation, label, prior_scores
+from gsdm_pyg.evaluation import label
 from gsdm_pyg.experiment import Experiment
 from gsdm_pyg.model import GSDM
 from gsdm_pyg.paper.runs import Run, content_key
@@ -51,6 +51,14 @@ class Job(Protocol):
     def labels(self) -> dict[str, Any]:
         """Its place in the figure: panel, point, row, seed, and more."""
 
+    @property
+    def place(self) -> Run:
+        """The run that it belongs to."""
+
+    @property
+    def scored(self) -> Problem | None:
+        """The problem whose answers it scores by the metrics of the problem, if any."""
+
     def ready(self, runs: Path) -> bool:
         """Whether what it needs is there, among the folders of all jobs."""
 
@@ -76,6 +84,10 @@ class TrainingJob:
     def labels(self) -> dict[str, Any]:
         return self.place.labels
 
+    @property
+    def scored(self) -> Problem | None:
+        return self.place.problem()
+
     def ready(self, runs: Path) -> bool:
         return True
 
@@ -95,7 +107,7 @@ class TrainingJob:
             "steps": experiment.steps,
             "minutes": experiment.minutes,
             "parameters": sum(p.numel() for p in experiment.model.parameters()),
-            **scores_of(experiment.evaluations[0], config.seed),
+            "scores": by_metric(experiment.evaluations[0].scores),
             "curve": read_curve(folder, label(problem)),
         }
 
@@ -123,26 +135,28 @@ class EvaluationJob:
         place = {"panel": self.panel, "point": self.point}
         return {**self.place.labels, **place, "sizes": self.problem.sizes()}
 
+    @property
+    def scored(self) -> Problem | None:
+        return self.problem
+
     def ready(self, runs: Path) -> bool:
-        return model_folder(self.place, runs).is_dir()
+        return is_trained(self.place, runs)
 
     def run(self, runs: Path) -> Result:
         config = self.place.config
         model = load_model(self.place, runs)
         chosen = config.evaluation.sampler.model_dump(exclude_unset=True)
         start = time.perf_counter()
-        with PeakMemory() as memory:
+        with PeakMemory(next(model.parameters()).device) as memory:
             result = model.evaluate(
                 self.problem,
                 config.evaluation.final_instances,
                 seed=config.seed,
                 **chosen,
             )
-        scored = scores_of(result, config.seed)
-        scored["scores"]["peak_gib"] = [memory.gib]
         return {
             "sampling_seconds": time.perf_counter() - start,
-            **scored,
+            "scores": {**by_metric(result.scores), "peak_gib": [memory.gib]},
         }
 
 
@@ -164,6 +178,10 @@ class BaselineJob:
     def labels(self) -> dict[str, Any]:
         return self.place.labels
 
+    @property
+    def scored(self) -> Problem | None:
+        return self.place.problem()
+
     def ready(self, runs: Path) -> bool:
         return True
 
@@ -179,7 +197,7 @@ class BaselineJob:
             observe=config.model.observe,
         )
         minutes = (time.perf_counter() - start) / 60
-        return {"minutes": minutes, **scores_of(result, config.seed)}
+        return {"minutes": minutes, "scores": by_metric(result.scores)}
 
 
 def model_folder(place: Run, runs: Path) -> Path:
@@ -189,17 +207,16 @@ def model_folder(place: Run, runs: Path) -> Path:
     return runs / place.key / "model"
 
 
+def is_trained(place: Run, runs: Path) -> bool:
+    """Whether the model of a run is there, and whole."""
+    return place.pretrained is not None or (runs / place.key / RESULT).is_file()
+
+
 def load_model(place: Run, runs: Path) -> GSDM:
     """The model of a run, on the device that its config asks for."""
     wanted = place.config.trainer.accelerator in ("auto", "gpu", "cuda")
     device = "cuda" if wanted and torch.cuda.is_available() else "cpu"
     return GSDM.from_pretrained(model_folder(place, runs), map_location=device)
-
-
-def scores_of(result: Evaluation, seed: int) -> Result:
-    """The metrics of each instance, and those of answers from the prior."""
-    prior = prior_scores(result.problem, len(result.scores), seed)
-    return {"scores": by_metric(result.scores), "prior": by_metric(prior)}
 
 
 def by_metric(scores: Sequence[Mapping[str, float]]) -> dict[str, list[float | None]]:
@@ -240,12 +257,19 @@ def read_curve(folder: Path, problem: str) -> dict[str, list[float]]:
 
 
 class PeakMemory:
-    """The most memory that this process has in a block, in GiB; Linux only."""
+    """The most memory in use in a block, in GiB: of a GPU, or of this process.
 
-    def __init__(self) -> None:
+    None for processes of systems other than Linux.
+    """
+
+    def __init__(self, device: torch.device) -> None:
         self.gib: float | None = None
+        self._device = device
 
     def __enter__(self) -> PeakMemory:
+        if self._device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(self._device)
+            return self
         try:
             Path("/proc/self/clear_refs").write_text("5")  # forget the peak so far
             self._known = True
@@ -254,7 +278,9 @@ class PeakMemory:
         return self
 
     def __exit__(self, *details: object) -> None:
-        if self._known:
+        if self._device.type == "cuda":
+            self.gib = torch.cuda.max_memory_allocated(self._device) / 2**30
+        elif self._known:
             status = Path("/proc/self/status").read_text()
             (line,) = (text for text in status.splitlines() if "VmHWM" in text)
             self.gib = int(line.split()[1]) / 2**20

@@ -10,7 +10,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from gsdm_pyg.paper.data import PRIOR, Data, Record
+from gsdm_pyg.paper.data import Data, Record
+from gsdm_pyg.paper.figure_file import CHANCE
 
 _COLORS = [f"C{i}" for i in range(10)]
 
@@ -36,11 +37,11 @@ def scaling_figure(data: Data) -> Figure:
                 markersize=3,
                 **_style(data, row),
             )
-        prior = [data.interval(panel, point, PRIOR) for point in points]
-        shown = [(at, i) for at, i in zip(x, prior, strict=True) if i is not None]
-        if shown and data.panel_of(panel).time_to is None:
+        chance = [data.chance_interval(panel, point) for point in points]
+        shown = [(at, i) for at, i in zip(x, chance, strict=True) if i is not None]
+        if shown:
             means = [i.mean for _, i in shown]
-            ax.plot([at for at, _ in shown], means, "k--", lw=1, label="prior")
+            ax.plot([at for at, _ in shown], means, "k--", lw=1, label=CHANCE)
         ax.set(title=panel, xlabel=data.panel_of(panel).axis, ylabel=data.shown(panel))
     return _with_legend(figure, axes)
 
@@ -65,9 +66,9 @@ def curves_figure(data: Data) -> Figure:
                 ax.fill_between(grid, low, high, color=style["color"], alpha=0.2)
             elif (interval := data.interval(panel, point, row)) is not None:
                 ax.axhline(interval.mean, **{**style, "linestyle": ":"})
-        prior = data.interval(panel, point, PRIOR)
-        if prior is not None:
-            ax.axhline(prior.mean, color="black", linestyle="--", lw=1, label="prior")
+        chance = data.chance_interval(panel, point)
+        if chance is not None:
+            ax.axhline(chance.mean, color="black", linestyle="--", lw=1, label=CHANCE)
         title = f"{panel}, {data.panel_of(panel).axis} {point}" if point else panel
         ax.set(title=title, xlabel="minutes of training", ylabel=data.shown(panel))
     return _with_legend(figure, axes)

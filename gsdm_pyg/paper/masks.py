@@ -19,8 +19,8 @@ from gsdm_pyg.data import ProblemBatches
 from gsdm_pyg.diffusion.graph_model import GraphModel
 from gsdm_pyg.nn import StructuredAttentionConv
 from gsdm_pyg.paper.data import Data
-from gsdm_pyg.paper.figure_file import FigureFile
-from gsdm_pyg.paper.jobs import Job, Result, TrainingJob, load_model, model_folder
+from gsdm_pyg.paper.figure_file import CHANCE, FigureFile
+from gsdm_pyg.paper.jobs import Job, Result, TrainingJob, is_trained, load_model
 from gsdm_pyg.paper.runs import Run, content_key
 from gsdm_pyg.problem import Problem, graph_of
 from gsdm_pyg.seeding import keyed_generator
@@ -62,6 +62,10 @@ class MaskJob:
     def labels(self) -> dict[str, Any]:
         return self.place.labels
 
+    @property
+    def scored(self) -> Problem | None:
+        return None
+
     def ready(self, runs: Path) -> bool:
         return True
 
@@ -91,14 +95,17 @@ class AttentionJob:
     def labels(self) -> dict[str, Any]:
         return self.place.labels
 
+    @property
+    def scored(self) -> Problem | None:
+        return None
+
     def ready(self, runs: Path) -> bool:
-        return model_folder(self.place, runs).is_dir()
+        return is_trained(self.place, runs)
 
     def run(self, runs: Path) -> Result:
         """`off_mask`: the share of attention that is not on the mask, of each instance.
 
-        It is a mean over all layers, heads and nodes. Beside it, as `prior`, what even
-        attention has.
+        It is a mean over all layers, heads and nodes. Chance is even attention.
         """
         config = self.place.config
         model = load_model(self.place, runs)
@@ -118,7 +125,7 @@ class AttentionJob:
             "mask": mask.long().tolist(),
             "heads": [[[round(v, 4) for v in r] for r in h] for h in heads.tolist()],
             "scores": {"off_mask": (1 - shares.mean(0)).tolist()},
-            "prior": {"off_mask": [off] * _INSTANCES},
+            CHANCE: {"off_mask": [off] * _INSTANCES},
         }
 
 

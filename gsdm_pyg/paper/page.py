@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from gsdm_pyg.paper.claims import Verdict, judge
-from gsdm_pyg.paper.data import PRIOR, Data, Record
+from gsdm_pyg.paper.data import Data, Record
+from gsdm_pyg.paper.figure_file import CHANCE
 
 Cells = Mapping[str, str]
 
@@ -19,10 +20,12 @@ def metric_table(data: Data) -> list[dict[str, str]]:
     lines = []
     for panel in data.panels:
         for point in data.points(panel):
-            for row in [*data.rows(panel), PRIOR]:
-                interval = data.interval(panel, point, row)
-                timed = data.panel_of(panel).time_to is not None
-                if interval is None or (row == PRIOR and timed):
+            intervals = {
+                row: data.interval(panel, point, row) for row in data.rows(panel)
+            }
+            intervals[CHANCE] = data.chance_interval(panel, point)
+            for row, interval in intervals.items():
+                if interval is None:
                     continue
                 records = data.of(panel, point, row)
                 lines.append(
@@ -67,9 +70,10 @@ def page(
         parts.append(f"**Not run yet** ({len(data.missing)}): {missing}.")
     if lines:
         parts.append(
-            "Means with 95% intervals (bootstrap over instances, and over seeds where "
-            "there are several); minutes and steps are those of training, a mean over "
-            "seeds. The same in JSON, with every score: "
+            "Means with 95% intervals (of Student's t over seeds, or over instances "
+            "where there is one seed); chance is answers that ignore what is given; "
+            "minutes and steps are those of training, a mean over seeds. The same in "
+            "JSON, with every score: "
             f"[{stem}.json]({stem}.json); the figure as [PDF]({stem}.pdf)."
         )
         parts.append(markdown_table(lines))

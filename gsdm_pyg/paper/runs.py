@@ -86,7 +86,7 @@ class Run:
         described = [
             self.config.model_dump(mode="json"),
             self.baseline,
-            self.pretrained,
+            self.pretrained and [self.pretrained, _digest(Path(self.pretrained))],
         ]
         return content_key(self.config.problem.name, described)
 
@@ -107,6 +107,14 @@ def content_key(name: str, content: Any) -> str:
     text = json.dumps(content, sort_keys=True)
     digest = hashlib.sha256(text.encode()).hexdigest()
     return f"{as_file_name(name.rpartition(':')[2])}-{digest[:12]}"
+
+
+def _digest(model: Path) -> str | None:
+    """What distinguishes the weights of a model folder, if there are any."""
+    weights = model / "model.safetensors"
+    return (
+        hashlib.sha256(weights.read_bytes()).hexdigest() if weights.is_file() else None
+    )
 
 
 def as_file_name(text: str) -> str:

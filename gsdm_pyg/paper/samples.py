@@ -21,8 +21,8 @@ from gsdm_pyg.paper.jobs import (
     Result,
     TrainingJob,
     by_metric,
+    is_trained,
     load_model,
-    model_folder,
 )
 from gsdm_pyg.paper.runs import Run, content_key
 from gsdm_pyg.problem import Problem
@@ -67,8 +67,12 @@ class SamplesJob:
     def labels(self) -> dict[str, Any]:
         return {**self.place.labels, "sizes": self.problem.sizes()}
 
+    @property
+    def scored(self) -> Problem | None:
+        return self.problem
+
     def ready(self, runs: Path) -> bool:
-        return model_folder(self.place, runs).is_dir()
+        return is_trained(self.place, runs)
 
     def run(self, runs: Path) -> Result:
         """Scores: of each instance the mean over its samples.
@@ -83,7 +87,6 @@ class SamplesJob:
         count = config.evaluation.final_instances
         truths = simulate(problem, count, generator)
         known = problem.observe_batch(count, generator, model.settings.observe)
-        others = simulate(problem, count, generator)  # answers that ignore the question
         given = {
             name: torch.where(known[name], truths[name].double(), torch.nan)
             for name in truths
@@ -92,10 +95,10 @@ class SamplesJob:
         drawn = model.sample(
             problem, given, self.num_samples, generator=generator, **chosen
         )
-        scores, prior = [], []
+        scores: list[dict[str, float]] = []
         examples: list[dict[str, Any]] = []
         for i in range(count):
-            truth, asked, other = (_at(part, i) for part in (truths, known, others))
+            truth, asked = _at(truths, i), _at(known, i)
             samples = _at(drawn, i)
             each = [_at(samples, j) for j in range(self.num_samples)]
             scored = [metrics_of(problem, sample, truth, asked) for sample in each]
@@ -104,7 +107,6 @@ class SamplesJob:
                 distinct = problem.distinct(samples)
                 score["repeated"] = 1 - distinct / self.num_samples
             scores.append(score)
-            prior.append(metrics_of(problem, other, truth, asked))
             if len(examples) < _DRAWN:
                 arrays = [_listed(sample) for sample in each[:_SHOWN]]
                 examples.append(
@@ -114,11 +116,7 @@ class SamplesJob:
                         "samples": arrays,
                     }
                 )
-        return {
-            "scores": by_metric(scores),
-            "prior": by_metric(prior),
-            "examples": examples,
-        }
+        return {"scores": by_metric(scores), "examples": examples}
 
 
 def samples_figure(data: Data) -> Figure:

@@ -1,4 +1,4 @@
-"""Confidence intervals: a bootstrap over seeds, and over instances within a seed."""
+"""Confidence intervals of means: Student's t over seeds, or over instances of one."""
 
 from __future__ import annotations
 
@@ -7,13 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
+from scipy.stats import t as student
 from torch import Tensor
 
-from gsdm_pyg.seeding import keyed_generator
-
 CONFIDENCE = 0.95
-RESAMPLES = 2000
-_CHUNK = 4_000_000  # draws at once, to bound memory
 
 
 @dataclass(frozen=True)
@@ -29,37 +26,36 @@ class Interval:
 
 
 def mean_interval(strata: Sequence[Tensor]) -> Interval:
-    """The mean of the means of several strata, with a bootstrap interval.
+    """The mean of the means of several strata, with its interval.
 
-    In each stratum, seeds are drawn with replacement and, within each of them,
-    instances: both are a source of chance. Of few seeds the interval is too narrow, by
-    sqrt((S - 1) / S) where all of the spread is among S of them, and one seed tells
-    nothing of it.
+    The units of a stratum are its seeds, and its instances where it has one seed, which
+    tells nothing of other seeds. Variances of strata add up, with Satterthwaite's
+    degrees of freedom. Where strata have a single unit, all strata are the units of one
+    sample. The interval of a single number has no ends.
 
     Args:
         strata: Scores [S, n] of S seeds with n instances each; NaN where an instance
             has no score.
     """
-    means = torch.stack([scores.double().nanmean() for scores in strata])
-    drawn = torch.stack([_resampled(s.double(), i) for i, s in enumerate(strata)])
-    drawn = drawn.mean(0)
-    drawn = drawn[~drawn.isnan()]
-    if not len(drawn) or means.isnan().any():
+    units = [_units(scores.double()) for scores in strata]
+    if not units or any(not len(one) for one in units):
         return Interval(math.nan, math.nan, math.nan)
-    tail = (1 - CONFIDENCE) / 2
-    ends = drawn.quantile(drawn.new_tensor([tail, 1 - tail])).tolist()
-    return Interval(means.mean().item(), *ends)
+    if len(units) > 1 and any(len(one) == 1 for one in units):
+        units = [torch.stack([one.mean() for one in units])]
+    mean = torch.stack([one.mean() for one in units]).mean().item()
+    if len(units[0]) == 1:
+        return Interval(mean, -math.inf, math.inf)
+    shares = [(one.var() / len(one) / len(units) ** 2).item() for one in units]
+    variance = sum(shares)
+    if variance == 0:
+        return Interval(mean, mean, mean)
+    pairs = zip(shares, units, strict=True)
+    freedom = 1 / sum((s / variance) ** 2 / (len(one) - 1) for s, one in pairs)
+    half = float(student.ppf((1 + CONFIDENCE) / 2, freedom)) * math.sqrt(variance)
+    return Interval(mean, mean - half, mean + half)
 
 
-def _resampled(scores: Tensor, stratum: int) -> Tensor:
-    """The means of resamples [R] of scores [S, n]."""
-    num_seeds, num = scores.shape
-    generator = keyed_generator("bootstrap", stratum, num_seeds, num)
-    per_chunk = max(1, _CHUNK // scores.numel())
-    means = []
-    for first in range(0, RESAMPLES, per_chunk):
-        count = min(per_chunk, RESAMPLES - first)
-        seeds = torch.randint(num_seeds, (count, num_seeds, 1), generator=generator)
-        instances = torch.randint(num, (count, num_seeds, num), generator=generator)
-        means.append(scores[seeds, instances].flatten(1).nanmean(1))
-    return torch.cat(means)
+def _units(scores: Tensor) -> Tensor:
+    """What varies in scores [S, n]: the means of seeds, or the instances of one."""
+    units = scores.nanmean(1) if len(scores) > 1 else scores[0]
+    return units[~units.isnan()]

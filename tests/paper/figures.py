@@ -70,7 +70,7 @@ def data_of(
             "minutes": 1.0,
             "steps": 4,
             "scores": {"rmse": list(values)},
-            "prior": {"rmse": [1.0] * len(values)},
+            "chance": {"rmse": [1.0] * len(values)},
             "curve": {"steps": [2, 4], "minutes": [0.5, 1.0], "rmse": [0.9, 0.4]},
         }
         for (point, row), seeds in scores.items()

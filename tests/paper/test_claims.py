@@ -53,7 +53,9 @@ def test_instances_are_compared_one_by_one():
 
 def test_seeds_are_compared_by_their_number():
     data = data_of({("3", "kept"): [[0.2], [0.4]], ("3", "dropped"): [[0.3]]})
-    assert verdict(data).advantage.mean == pytest.approx(0.1)
+    found = verdict(data)
+    assert found.advantage.mean == pytest.approx(0.1)
+    assert found.answer == "open"  # one number tells nothing of others
 
 
 def test_answer_is_open_if_the_interval_leaves_both_possible():
@@ -66,8 +68,8 @@ def test_answer_is_open_if_the_interval_leaves_both_possible():
     assert "leaves both possible" in str(found)
 
 
-def test_comparison_with_the_prior_and_with_a_number(data):
-    assert verdict(data, than="prior").advantage.mean == pytest.approx(0.8)
+def test_comparison_with_chance_and_with_a_number(data):
+    assert verdict(data, than="chance").advantage.mean == pytest.approx(0.8)
     found = verdict(data, than=0.25)
     assert (found.answer, round(found.advantage.mean, 6)) == ("holds", 0.05)
 
@@ -118,6 +120,57 @@ def test_minutes_until_the_metric_is_good_enough():
     slow = next(r for r in data.records if r["row"] == "dropped")
     slow["curve"] = {"steps": [2, 4], "minutes": [0.5, 1.0], "rmse": [0.9, 0.8]}
     slow["minutes"] = 2.5
+    data.records.append({**slow, "point": "4", "key": "other", "minutes": 2.6})
     kept, dropped = (data.scores("BCMF", "3", row) for row in ROWS)
-    assert (kept[0].tolist(), dropped[0].tolist()) == ([1.0], [2.5])
-    assert verdict(data).advantage.mean == 1.5
+    assert (kept[0].tolist(), dropped[0].tolist()) == ([1.0], [2.6])  # the longest run
+    assert verdict(data, points=["3"]).advantage.mean == pytest.approx(1.6)
+
+
+def test_chance_is_that_of_the_row_s_own_instances():
+    scores = {("3", row): [spread(mean)] for row, mean in ROWS.items()}
+    data = data_of(scores)
+    data.of("BCMF", "3", "dropped")[0]["chance"] = {"rmse": [0.4] * 20}
+    found = verdict(data, row="dropped", than="chance")
+    assert found.advantage.mean == pytest.approx(-0.1)
+
+
+def test_a_claim_about_every_point_needs_each_of_them():
+    better = {("2", "kept"): [spread(0.1)], ("2", "dropped"): [spread(0.9)]}
+    worse = {("3", "kept"): [spread(0.3)], ("3", "dropped"): [spread(0.2)]}
+    alike = {("3", "kept"): [spread(0.3)], ("3", "dropped"): [spread(0.3)[::-1]]}
+    assert verdict(data_of(better), every=True).answer == "holds"
+    assert verdict(data_of(better | worse), every=True).answer == "does not hold"
+    found = verdict(data_of(better | alike), every=True)
+    assert found.answer == "open" and "at some points only" in str(found)
+    memory = data_of({("2", "kept"): [[3.0]], ("3", "kept"): [[60.0]]})
+    assert verdict(memory, than=24.0, every=True).answer == "does not hold"
+    assert verdict(memory, than=64.0, every=True).answer == "holds"
+
+
+def test_a_claim_about_training_compares_whole_curves(data):
+    kept, dropped = (data.of("BCMF", "3", row)[0] for row in ROWS)
+    kept["curve"] = {"minutes": [1, 2], "steps": [1, 2], "rmse": [0.2, 0.2]}
+    dropped["curve"] = {"minutes": [1, 2], "steps": [1, 2], "rmse": [0.8, 0.2]}
+    found = verdict(data, during=True, every=True)
+    assert found.advantage.mean == pytest.approx(0.3) and found.answer == "holds"
+    assert "better than dropped" not in str(found) and "over training" in str(found)
+
+
+def test_runs_that_several_panels_show_count_once():
+    data = data_of({("3", row): [spread(mean)] for row, mean in ROWS.items()})
+    again = [{**record, "point": "4"} for record in data.records]
+    twice = Data(data.figure, data.scale, data.records + again, [])
+    assert verdict(twice).advantage == verdict(data).advantage
+    assert verdict(twice).places == (1, 1)
+
+
+def test_a_claim_is_open_until_its_runs_are_done(data):
+    for missing, answer in (
+        ("dropped; BCMF; 4; seed 0", "open"),
+        ("other; BCMF; 4; seed 0", "holds"),
+        ("dropped; Sorting; 4; seed 0", "holds"),
+    ):
+        partial = Data(data.figure, data.scale, data.records, [missing])
+        found = verdict(partial, panels=["BCMF"])
+        assert found.answer == answer
+        assert ("some of its runs are not done" in str(found)) == (answer == "open")

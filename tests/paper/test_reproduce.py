@@ -67,7 +67,7 @@ def test_figure_is_trained_once_drawn_and_drawn_again_from_its_json(tmp_path, ca
     assert text.count("](runs/") == 4
     assert "Kept is best." in capsys.readouterr().out
     for record in json.loads((out / "tiny-laptop.json").read_text())["records"]:
-        assert len(record["scores"]["rmse"]) == len(record["prior"]["rmse"]) == 3
+        assert len(record["scores"]["rmse"]) == len(record["chance"]["rmse"]) == 3
         assert record["steps"] == 4 and record["curve"]["steps"] == [2, 4]
 
     alone = tmp_path / "alone"
@@ -75,10 +75,15 @@ def test_figure_is_trained_once_drawn_and_drawn_again_from_its_json(tmp_path, ca
     (out / "tiny-laptop.json").rename(alone / "tiny-laptop.json")
     reproduce(path, "--out", alone, "--redraw")
     drawn, again = files_of(out), files_of(alone)
-    for name in ("tiny-laptop.png", "tiny-laptop.md"):
-        if name.endswith(".png"):
-            assert drawn[name] == again[name]
+    assert drawn["tiny-laptop.png"] == again["tiny-laptop.png"]
     assert b"](runs/" not in again["tiny-laptop.md"]  # no runs are there to link
+    # What was made before stays when it is made elsewhere without the runs.
+    reproduce(path, "--out", alone, "--row", "dropped")
+    (alone / "runs").rename(tmp_path / "moved")
+    reproduce(path, "--out", alone, "--row", "dropped")
+    assert len(folders(alone / "runs")) == 2
+    records = json.loads((alone / "tiny-laptop.json").read_text())["records"]
+    assert [r["row"] for r in records].count("kept") == 2
 
 
 @pytest.mark.slow
