@@ -8,6 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from gsdm_pyg.cli.arguments import add_folder_arguments, load_model, read_sizes
 from gsdm_pyg.config import parse_config, read_config
 from gsdm_pyg.evaluation import label
@@ -60,6 +62,7 @@ def load_subject(options: argparse.Namespace) -> Subject:
 
 def _of_config(options: argparse.Namespace, path: Path, find_run: Any) -> Subject:
     """The problem of a config at its largest size, and the run that trains it."""
+    _check_device(options.device)
     values = read_config(path)
     section = values.get("problem")
     if isinstance(section, dict):
@@ -82,3 +85,13 @@ def _of_config(options: argparse.Namespace, path: Path, find_run: Any) -> Subjec
         device=options.device,
         seed=options.seed,
     )
+
+
+def _check_device(name: str) -> None:
+    """Reject a device that no model could be loaded to later."""
+    try:
+        torch.empty(1, device=name)
+    except (RuntimeError, AssertionError):
+        raise ValueError(
+            f"--device names no device of this machine (got {name!r})."
+        ) from None

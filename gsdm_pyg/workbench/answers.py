@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -36,7 +36,7 @@ class Limits:
 class Question(Settings):
     """What the page asks for."""
 
-    given: dict[str, list[Any]] = Field(default_factory=dict)
+    given: dict[str, Any] = Field(default_factory=dict)  # `read_given` checks them
     """All entries of a variable by name, null where unknown."""
     num_samples: PositiveInt = 1
     """How many samples to draw."""
@@ -45,7 +45,7 @@ class Question(Settings):
     steps: PositiveInt | None = None
     """Steps of the sampler; by default the model's own."""
     solve: bool = False
-    """Whether to go on until each answer satisfies all constraints."""
+    """Whether to try until each answer satisfies all constraints."""
 
     @property
     def sampler(self) -> dict[str, int]:
@@ -54,10 +54,10 @@ class Question(Settings):
 
 
 def answer(
-    subject: Subject, question: Question, limits: Limits
+    subject: Subject, asked: Mapping[str, Any], limits: Limits
 ) -> Callable[[Job], None]:
     """The work of a job that answers; raises what is wrong with the question."""
-    model = subject.model
+    question, model = Question.parse(asked), subject.model
     if model is None:
         raise BadRequest("There is no trained model yet: wait until training is done.")
     _check_size(subject, question, limits)

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from gsdm_pyg.evaluation import label
+from gsdm_pyg.model import GSDM
 from gsdm_pyg.variables import Role, Variable
 from gsdm_pyg.workbench.subject import Subject
 
@@ -32,7 +33,7 @@ def describe(subject: Subject, most_samples: int) -> dict[str, Any]:
         "panels": [panel.to_dict() for panel in subject.panels],
         "others": [name for name in subject.names if name not in subject.shown],
         "nodes": graph.num_nodes,
-        "model": None if model is None else _describe_model(subject),
+        "model": None if model is None else _describe_model(model),
         "has_rules": subject.has_rules,
         "seed": subject.seed,
         "most_samples": most_samples,
@@ -40,9 +41,7 @@ def describe(subject: Subject, most_samples: int) -> dict[str, Any]:
     }
 
 
-def _describe_model(subject: Subject) -> dict[str, Any]:
-    model = subject.model
-    assert model is not None
+def _describe_model(model: GSDM) -> dict[str, Any]:
     return {
         "parameters": sum(p.numel() for p in model.parameters()),
         "layers": model.settings.layers,

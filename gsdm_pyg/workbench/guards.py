@@ -1,8 +1,9 @@
 """Who may ask the server: pages of its own, under a name that is its own.
 
 A page of another site can make a browser send requests here. The browser then names
-that site as the origin. A site may also let its own name point to this machine (DNS
-rebinding): then the origin is right and the host is not a name of this machine.
+that site as the origin, or says at least that the request comes from another site. A
+site may also let its own name point to this machine (DNS rebinding): then the origin is
+right and the host is not a name of this machine.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ class OwnPagesOnly:
             await self._app(scope, receive, send)
             return
         headers = Headers(scope=scope)
-        reason = self._reason_to_refuse(headers)
+        reason = self._reason_to_refuse(headers, scope["path"])
         if reason is not None:
             response = JSONResponse({"error": reason}, status_code=403)
             await response(scope, receive, send)
@@ -65,7 +66,7 @@ class OwnPagesOnly:
 
         await self._app(scope, receive, send_guarded)
 
-    def _reason_to_refuse(self, headers: Headers) -> str | None:
+    def _reason_to_refuse(self, headers: Headers, path: str) -> str | None:
         host = headers.get("host", "")
         if not self._is_own(host):
             return (
@@ -77,6 +78,13 @@ class OwnPagesOnly:
             return (
                 "The workbench answers to its own page only "
                 f"(got the origin {origin!r:.100})."
+            )
+        site, mode = headers.get("sec-fetch-site"), headers.get("sec-fetch-mode")
+        is_link = mode == "navigate" and path == "/"  # to the page itself
+        if site in ("cross-site", "same-site") and not is_link:
+            return (
+                "The workbench answers to its own page only "
+                f"(got a request of another one, {site})."
             )
         return None
 

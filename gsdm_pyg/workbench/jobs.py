@@ -11,6 +11,8 @@ from typing import Any
 
 logger = logging.getLogger("gsdm_pyg")
 
+MOST_CHARACTERS = 300  # of a message
+
 Event = dict[str, Any]
 
 
@@ -20,6 +22,12 @@ class JobCanceled(Exception):
 
 class QueueFull(Exception):
     """As many jobs are waiting as may wait."""
+
+
+def message_of(error: Exception) -> str:
+    """What the page says of an error: its first line, if that is not too long."""
+    lines = str(error).splitlines() or [type(error).__name__]
+    return lines[0][:MOST_CHARACTERS]
 
 
 class Job:
@@ -61,7 +69,7 @@ class Job:
         except JobCanceled:
             pass
         except (ValueError, TypeError) as error:  # what was asked for is wrong
-            self._set({"event": "error", "message": str(error)})
+            self._set({"event": "error", "message": message_of(error)})
         except Exception as error:
             logger.exception("A job of the workbench failed")
             reason = " ".join(str(error).split())[:200] or type(error).__name__
@@ -108,14 +116,18 @@ class JobQueue:
         )
         self._thread.start()
 
+    def check_place(self) -> None:
+        """Raise `QueueFull` if one more job could not wait."""
+        if len(self._waiting) >= self._most_waiting:
+            raise QueueFull(
+                "The workbench is busy: try again in a few seconds "
+                f"(got {len(self._waiting)} requests that wait already)."
+            )
+
     def submit(self, job: Job) -> None:
         """Add a job at the end, or raise `QueueFull`."""
         with self._condition:
-            if len(self._waiting) >= self._most_waiting:
-                raise QueueFull(
-                    "The workbench is busy: try again in a few seconds "
-                    f"(got {len(self._waiting)} requests that wait already)."
-                )
+            self.check_place()
             self._waiting.append(job)
             self._tell_places()
             self._condition.notify()

@@ -19,12 +19,12 @@ from starlette.responses import FileResponse, JSONResponse, Response, StreamingR
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from gsdm_pyg.workbench.answers import Limits, Question, answer
+from gsdm_pyg.workbench.answers import Limits, answer
 from gsdm_pyg.workbench.description import describe
 from gsdm_pyg.workbench.draws import draw_instance
 from gsdm_pyg.workbench.graph_view import view_graph
 from gsdm_pyg.workbench.guards import OwnPagesOnly
-from gsdm_pyg.workbench.jobs import Job, JobQueue, QueueFull
+from gsdm_pyg.workbench.jobs import Job, JobQueue, QueueFull, message_of
 from gsdm_pyg.workbench.subject import Subject
 from gsdm_pyg.workbench.training_log import find_picture, read_training
 from gsdm_pyg.workbench.values import BadRequest, read_json
@@ -51,6 +51,7 @@ def make_app(
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         app.state.jobs = JobQueue(limits.waiting)
         app.state.drawing = asyncio.Lock()
+        app.state.reading = asyncio.Lock()
         try:
             yield
         finally:
@@ -74,15 +75,16 @@ def make_app(
             return JSONResponse(await run_in_threadpool(draw_instance, subject, asked))
 
     async def sample(request: Request) -> Response:
-        question = Question.parse(await _read(request))
-        work = await run_in_threadpool(answer, subject, question, limits)
-        job = Job(work)
         jobs: JobQueue = request.app.state.jobs
+        jobs.check_place()  # before the work of reading it
+        asked = await _read(request)
+        job = Job(await run_in_threadpool(answer, subject, asked, limits))
         jobs.submit(job)
         return StreamingResponse(_stream(jobs, job), media_type="text/event-stream")
 
     async def training(request: Request) -> Response:
-        return JSONResponse(await run_in_threadpool(read_training, subject.run))
+        async with request.app.state.reading:  # once for all who ask at the same time
+            return JSONResponse(await run_in_threadpool(read_training, subject.run))
 
     async def picture(request: Request) -> Response:
         name = request.path_params["name"]
@@ -135,7 +137,7 @@ async def _read(request: Request) -> dict[str, Any]:
         raise HTTPException(408, "The request did not arrive in time.") from None
     except ClientDisconnect:
         raise BadRequest("The request broke off.") from None
-    return read_json(bytes(body))
+    return await run_in_threadpool(read_json, bytes(body))
 
 
 async def _stream(jobs: JobQueue, job: Job) -> AsyncIterator[str]:
@@ -150,10 +152,10 @@ async def _stream(jobs: JobQueue, job: Job) -> AsyncIterator[str]:
 def _refuse_with(
     status: Callable[[Any], int],
 ) -> Callable[[Request, Exception], Response]:
-    """Errors as one sentence of JSON."""
+    """Errors as one line of JSON."""
 
     def refuse(request: Request, error: Exception) -> Response:
-        reason = error.detail if isinstance(error, HTTPException) else str(error)
+        reason = error.detail if isinstance(error, HTTPException) else message_of(error)
         return JSONResponse({"error": reason}, status_code=status(error))
 
     return refuse

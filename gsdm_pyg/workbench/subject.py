@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 
 from gsdm_pyg.model import GSDM
-from gsdm_pyg.model_folder import CONFIG
+from gsdm_pyg.model_folder import CONFIG, WEIGHTS
 from gsdm_pyg.panels import check_panels
 from gsdm_pyg.problem import Problem, graph_of
 from gsdm_pyg.settings import ModelSettings
@@ -58,7 +58,7 @@ class Subject:
         self._find_run = find_run
         self._model = model
         self._device = device
-        self._failed: float | None = None  # when a folder that cannot be read was made
+        self._loaded: tuple[Path, int, int] | None = None  # see `_load`
         self._lock = threading.Lock()
 
     @property
@@ -83,23 +83,33 @@ class Subject:
 
     @property
     def model(self) -> GSDM | None:
-        """The model, as soon as the run has exported one."""
+        """The model, as soon as the run has exported one; always its newest."""
         with self._lock:
-            run = self.run if self._model is None else None
-            if run is not None and (run / "model" / CONFIG).is_file():
-                self._load(run / "model")
+            if self.follows_run:
+                self._load(self.run)
             return self._model
 
-    def _load(self, folder: Path) -> None:
-        """Load the model of a run; one that cannot be read is tried once."""
-        made = (folder / CONFIG).stat().st_mtime
-        if made == self._failed:
+    def _load(self, run: Path | None) -> None:
+        """Load the model of a run, once for each time that its files were written."""
+        written = None if run is None else _written(run / "model")
+        if written == self._loaded:
+            return
+        self._loaded, self._model = written, None
+        if written is None:
             return
         try:
-            model = GSDM.from_pretrained(folder, map_location=self._device)
+            model = GSDM.from_pretrained(written[0], map_location=self._device)
             model.check_problem(self.problem)
-        except (ValueError, OSError) as error:
-            self._failed = made
+        except (ValueError, OSError, RuntimeError) as error:
             logger.warning("The model of the run cannot be shown: %s", error)
         else:
             self._model = model
+
+
+def _written(folder: Path) -> tuple[Path, int, int] | None:
+    """A model folder and when its files were written, if it has both of them."""
+    try:
+        config, weights = ((folder / name).stat() for name in (CONFIG, WEIGHTS))
+    except OSError:
+        return None
+    return folder, config.st_mtime_ns, weights.st_mtime_ns

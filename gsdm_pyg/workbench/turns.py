@@ -19,19 +19,24 @@ class Turns:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._waiting = threading.Event()
+        self._counting = threading.Lock()
+        self._num_waiting = 0
 
     @contextmanager
     def turn(self) -> Iterator[None]:
         """Wait for a turn, which lasts until the end of the block."""
-        self._waiting.set()
+        self._count(+1)
         with self._lock:
-            self._waiting.clear()
+            self._count(-1)
             yield
 
     def let_others_in(self) -> None:
         """Within a turn: let somebody who waits have one first."""
-        if self._waiting.is_set():
+        if self._num_waiting:
             self._lock.release()
             time.sleep(_PAUSE)
             self._lock.acquire()
+
+    def _count(self, change: int) -> None:
+        with self._counting:
+            self._num_waiting += change

@@ -13,6 +13,7 @@ from torch import Tensor
 from gsdm_pyg.graphical_model import GraphicalModel
 
 DIGITS = 5  # significant digits of the numbers that the page shows
+MOST_KEYS = 20  # of a request
 
 
 class BadRequest(ValueError):
@@ -20,7 +21,7 @@ class BadRequest(ValueError):
 
 
 def read_json(body: bytes) -> dict[str, Any]:
-    """An object from JSON; numbers are finite."""
+    """An object from JSON with a few keys; numbers are finite."""
 
     def refuse(constant: str) -> None:
         raise ValueError(f"{constant} is not a number")
@@ -34,6 +35,10 @@ def read_json(body: bytes) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise BadRequest(
             f"The request is an object of JSON (got {type(content).__name__})."
+        )
+    if len(content) > MOST_KEYS:
+        raise BadRequest(
+            f"A request has at most {MOST_KEYS} keys (got {len(content):,})."
         )
     return content
 

@@ -55,6 +55,13 @@ def test_a_config_is_shown_at_its_largest_size_and_its_newest_run_is_followed(tm
     assert load_subject(arguments(path, "m=2")).problem == BCMF(m=2, n=3, k=2)
 
 
+def test_a_device_that_is_not_there_is_refused_for_configs_too(tmp_path, model_folder):
+    path = write_config(tmp_path / "mine.yaml")
+    for shown_first in ([path], [model_folder, *SIZES]):
+        message = refusal("show", *shown_first, "--device", "cuda:99")
+        assert "--device names no device of this machine" in message
+
+
 def test_a_run_folder_is_followed_and_its_model_shown(tmp_path):
     write_config(tmp_path / "config.yaml")
     subject = load_subject(arguments(tmp_path))

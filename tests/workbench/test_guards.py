@@ -30,6 +30,22 @@ def test_other_origins_cannot_read_either(client):
     assert response.headers["cross-origin-resource-policy"] == "same-origin"
 
 
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+def test_other_sites_are_refused_also_without_an_origin(client, site):
+    headers = {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": "no-cors"}
+    for path in ("/api/graph", "/api/training", "/static/main.js", "/"):
+        assert "its own page only" in refusal(client.get(path, headers=headers), 403)
+    headers["Sec-Fetch-Mode"] = "navigate"
+    refusal(client.get("/api/graph", headers=headers), 403)
+    assert client.get("/", headers=headers).status_code == 200  # a link to the page
+
+
+@pytest.mark.parametrize("site", ["same-origin", "none"])
+def test_the_own_page_and_its_user_are_answered(client, site):
+    response = client.get("/api/problem", headers={"Sec-Fetch-Site": site})
+    assert response.status_code == 200
+
+
 def test_the_own_origin_is_answered(client):
     headers = {"Origin": "http://127.0.0.1:8765"}
     response = client.post("/api/draw", json={"seed": 0}, headers=headers)

@@ -199,6 +199,39 @@ def test_malformed_questions_are_refused_with_one_sentence(client, case):
     assert message in refusal(response, 400)
 
 
+LONG = {
+    "many keys": ({f"key {i}": 1 for i in range(2000)}, "at most 20 keys (got 2,000)"),
+    "a few unknown keys": ({f"key {i}": 1 for i in range(20)}, "Unknown setting"),
+    "long key": ({"k" * 100_000: 1}, "Unknown setting"),
+    "many variables": ({"given": {f"X{i}": 1 for i in range(2000)}}, "The variables"),
+    "long text": ({"steps": "9" * 4000}, "steps must be between 1 and"),
+}
+
+
+@pytest.mark.parametrize("case", LONG)
+def test_refusals_are_short_whatever_is_sent(client, case):
+    question, message = LONG[case]
+    found = refusal(client.post("/api/sample", json=question), 400)
+    assert message in found and len(found) <= 300
+
+
+def test_errors_while_it_samples_are_short_too(bcmf, monkeypatch):
+    def fail(*arguments, **named):
+        raise ValueError("the first line\n" + "more lines\n" * 1000)
+
+    monkeypatch.setattr(bcmf.model, "sample", fail)
+    with client_of(bcmf) as client:
+        response = client.post("/api/sample", json={})
+    last = events(response.text)[-1]
+    assert last == {"event": "error", "message": "the first line"}
+
+
+def test_a_full_queue_refuses_before_it_reads_the_question(bcmf):
+    with client_of(bcmf, limits=Limits(waiting=0)) as client:
+        response = client.post("/api/sample", content="{")
+        assert "The workbench is busy" in refusal(response, 503)
+
+
 def test_contradicting_clues_are_refused_by_the_problem(sudoku):
     cells = [0, 0, *[None] * 14]
     with client_of(sudoku) as client:

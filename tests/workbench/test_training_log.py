@@ -42,8 +42,8 @@ def test_curves_have_the_loss_and_each_metric_and_leave_out_half_a_line(run):
     write_log(run, ",0,0.5,0.1,9,49\n,0,0.25,0.1,9,99\n0.7,0,,,,99\n,0,0.125,0.1,9,1")
     found = read_training(run)
     assert found["curves"] == {
-        "loss": [[49, 0.5], [99, 0.25]],
-        "BCMF(m=2)/rmse": [[99, 0.7]],
+        "loss": [(49, 0.5), (99, 0.25)],
+        "BCMF(m=2)/rmse": [(99, 0.7)],
     }
     assert found["step"] == 100
     assert not found["finished"]
@@ -51,14 +51,46 @@ def test_curves_have_the_loss_and_each_metric_and_leave_out_half_a_line(run):
 
 def test_what_is_no_number_leaves_a_gap(run):
     write_log(run, ",0,nan,0.1,9,49\n,0,x,0.1,9,99\n,0,0.5,0.1,9,149\n,,,,,\nx,x\n")
-    assert read_training(run)["curves"] == {"loss": [[149, 0.5]]}
+    assert read_training(run)["curves"] == {"loss": [(149, 0.5)]}
+    write_log(run, ",0,0.5,0.1,9,49\n,0,nan,0.1,9,99\n")
+    assert read_training(run)["step"] == 100
 
 
-def test_the_newest_start_of_a_resumed_run_is_shown(run):
-    old = write_log(run, ",0,0.5,0.1,9,49\n")
-    write_log(run, ",0,0.25,0.1,9,99\n", version=1)
-    os.utime(old, (1, 1))
-    assert read_training(run)["curves"]["loss"] == [[99, 0.25]]
+def test_the_logs_of_all_starts_are_joined_where_the_later_one_begins(run):
+    write_log(run, "0.9,0,,0.1,9,49\n,0,0.5,0.1,9,49\n,0,9.0,0.1,9,99\n")
+    write_log(run, ",0,0.25,0.1,9,99\n", version=2)
+    write_log(run, ",0,0.125,0.1,9,149\n", version=10)
+    assert read_training(run)["curves"] == {
+        "loss": [(49, 0.5), (99, 0.25), (149, 0.125)],
+        "BCMF(m=2)/rmse": [(49, 0.9)],
+    }
+
+
+def test_a_run_is_finished_until_it_is_resumed(run):
+    log = write_log(run, ",0,0.5,0.1,9,49\n")
+    (run / "metrics.json").write_text("{}")
+    os.utime(log, (1, 1))
+    assert read_training(run)["finished"]
+    write_log(run, ",0,0.5,0.1,9,99\n", version=1)
+    os.utime(run / "metrics.json", (2, 2))
+    assert not read_training(run)["finished"]
+
+
+def test_times_are_no_curve(run):
+    log = write_log(run, "")
+    log.write_text("loss,minutes,step\n0.5,1.0,49\n")
+    assert list(read_training(run)["curves"]) == ["loss"]
+
+
+def test_a_log_is_parsed_again_only_when_it_has_changed(run, monkeypatch):
+    log = write_log(run, ",0,0.5,0.1,9,49\n")
+    first = read_training(run)["curves"]
+    monkeypatch.setattr(training_log.csv, "reader", None)
+    assert read_training(run)["curves"] == first
+    monkeypatch.undo()
+    with open(log, "a") as file:
+        file.write(",0,0.25,0.1,9,99\n")
+    assert read_training(run)["curves"]["loss"] == [(49, 0.5), (99, 0.25)]
 
 
 def test_long_curves_are_thinned_to_means(run):
@@ -74,6 +106,9 @@ def test_only_the_end_of_a_huge_log_is_read(run, monkeypatch):
     write_log(run, "".join(f",0,1.0,0.1,9,{i}\n" for i in range(1000)))
     steps = [step for step, _ in read_training(run)["curves"]["loss"]]
     assert steps == list(range(steps[0], 1000)) and len(steps) < 20
+    write_log(run, ",0,1.0,0.1,9,1000\n", version=1)
+    joined = [step for step, _ in read_training(run)["curves"]["loss"]]
+    assert joined[-1] == 1000 and len(joined) <= len(steps)
 
 
 def test_pictures_are_the_newest_and_nothing_else_of_the_folder(run):
@@ -109,7 +144,74 @@ def test_the_page_follows_a_run_from_before_it_begins_until_it_has_a_model(tmp_p
         (folder / "model" / "config.json").write_text("{")
         assert client.get("/api/problem").json()["model"] is None  # and no error
         tiny_model(problem).save_pretrained(folder / "model")
-        os.utime(folder / "model" / "config.json", (1, 1))
         assert client.get("/api/problem").json()["model"] is not None
         response = client.post("/api/sample", json={"steps": 2})
         assert '"done"' in response.text
+
+
+@pytest.fixture
+def followed(tmp_path) -> tuple[Subject, list[Path]]:
+    """A subject that follows the last of some runs, which are to be added."""
+    runs: list[Path] = []
+
+    def find_run() -> Path | None:
+        return runs[-1] if runs else None
+
+    return Subject("config", BCMF(m=2, n=3, k=2), find_run=find_run), runs
+
+
+def export(run: Path, value: float) -> None:
+    """Write a model whose weights are all the same."""
+    model = tiny_model(BCMF(m=2, n=3, k=2))
+    for weight in model.parameters():
+        weight.data.fill_(value)
+    model.save_pretrained(run / "model")
+
+
+def weight_of(subject: Subject) -> float:
+    assert subject.model is not None
+    return next(subject.model.parameters()).flatten()[0].item()
+
+
+def test_the_model_is_that_of_the_newest_run_and_of_its_newest_weights(
+    followed, tmp_path
+):
+    subject, runs = followed
+    runs.append(tmp_path / "run")
+    export(runs[0], 1.0)
+    assert weight_of(subject) == 1.0
+    assert subject.model is subject.model  # not loaded again
+    export(runs[0], 2.0)  # by a run that was resumed
+    assert weight_of(subject) == 2.0
+    runs.append(tmp_path / "run-2")
+    assert subject.model is None  # until that run has exported one
+    export(runs[1], 3.0)
+    assert weight_of(subject) == 3.0
+
+
+def test_a_model_that_is_half_written_is_loaded_when_it_is_whole(followed, tmp_path):
+    subject, runs = followed
+    runs.append(tmp_path / "run")
+    export(runs[0], 1.0)
+    weights = runs[0] / "model" / "model.safetensors"
+    content = weights.read_bytes()
+    weights.unlink()
+    assert subject.model is None
+    weights.write_bytes(content[:100])
+    assert subject.model is None
+    weights.write_bytes(content)
+    assert weight_of(subject) == 1.0
+
+
+def test_a_model_that_does_not_fit_into_memory_is_no_error_of_the_page(
+    followed, tmp_path, monkeypatch
+):
+    def fail(*arguments, **named):
+        raise RuntimeError("CUDA out of memory")
+
+    subject, runs = followed
+    runs.append(tmp_path / "run")
+    export(runs[0], 1.0)
+    monkeypatch.setattr("gsdm_pyg.workbench.subject.GSDM.from_pretrained", fail)
+    with client_of(subject) as client:
+        assert client.get("/api/problem").json()["model"] is None

@@ -32,6 +32,26 @@ def test_no_two_threads_are_at_work_at_once():
     assert most == [1] * 60
 
 
+def test_all_who_wait_are_let_in():
+    turns, entered = Turns(), []
+
+    def wait_for_a_turn() -> None:
+        with turns.turn():
+            entered.append(1)
+            while len(entered) < 2:  # the first one lets the second one in
+                turns.let_others_in()
+
+    threads = [threading.Thread(target=wait_for_a_turn) for _ in range(2)]
+    with turns.turn():
+        for thread in threads:
+            thread.start()
+        while turns._num_waiting < 2:
+            time.sleep(0.001)
+    for thread in threads:
+        thread.join()
+    assert entered == [1, 1]
+
+
 def test_a_long_turn_lets_others_in():
     turns, begun, done = Turns(), threading.Event(), threading.Event()
 
