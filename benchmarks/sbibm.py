@@ -5,7 +5,8 @@
 GSDM and sbi's NPE with its defaults train on the same 30,000 simulations, one after the
 other, and draw 10,000 samples given each of ten observations. sbibm's classifier learns
 to distinguish them from 10,000 samples of the exact posterior; its accuracy is C2ST,
-0.5 at best. The table has the mean over observations and its standard error.
+0.5 at best. The table has the mean over observations and its standard error. Times are
+of the processor, over all threads, so that other work on the machine adds nothing.
 
 An interrupted run with `--out` goes on where it stopped. Name another file once the
 code has changed, since only the options of a result are compared.
@@ -42,7 +43,7 @@ from gsdm_pyg.training.memory import keep_freed_memory
 
 Row = dict[str, Any]
 HEADER = """\
-| task | method | C2ST | training, min | steps | sampling, s per 10,000 | evaluations |
+| task | method | C2ST | training, core-min | steps | core-s per 10,000 | evaluations |
 | --- | --- | ---: | ---: | ---: | ---: | ---: |"""
 
 
@@ -79,7 +80,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     )
     add = parser.add_argument
     add("--task", action="append", choices=TASKS, help="repeatable; default: all")
-    add("--minutes", type=float, default=15.0, help="the most that our training takes")
+    add("--minutes", type=float, default=15.0, help="core-minutes of our training")
     add("--simulations", type=int, default=30_000)
     add("--observations", type=int, default=10)
     add("--samples", type=int, default=10_000, help="per observation")
@@ -160,9 +161,9 @@ def used(options: argparse.Namespace, method: str) -> Row:
 def measure(task: Task, method: str, options: argparse.Namespace) -> Row:
     """Train, sample and score one method on one task."""
     sample, training, evaluations = trained(task, method, options)
-    start = time.perf_counter()
+    start = time.process_time()
     samples = torch.stack([sample(x, options.samples) for x in task.observations])
-    seconds = time.perf_counter() - start
+    seconds = time.process_time() - start
     return {
         "c2st": c2st(task.references[:, : options.samples], samples),
         "minutes": training.minutes,

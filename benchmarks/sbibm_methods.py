@@ -30,7 +30,7 @@ Sample = Callable[[Tensor, int], Tensor]  # an observation, S -> theta [S, P]
 
 @dataclass
 class Training:
-    """What training took."""
+    """What training took, in minutes of one core and steps."""
 
     minutes: float = 0.0
     steps: int = 0
@@ -38,8 +38,8 @@ class Training:
 
 @contextmanager
 def measured() -> Iterator[Training]:
-    """The minutes and optimizer steps of the block, once it ends."""
-    training, start = Training(), time.perf_counter()
+    """The core-minutes and optimizer steps of the block, once it ends."""
+    training, start = Training(), time.process_time()
 
     def count(*arguments: object) -> None:
         training.steps += 1
@@ -49,7 +49,7 @@ def measured() -> Iterator[Training]:
         yield training
     finally:
         hook.remove()
-        training.minutes = (time.perf_counter() - start) / 60
+        training.minutes = (time.process_time() - start) / 60
 
 
 def train_gsdm(
@@ -64,7 +64,7 @@ def train_gsdm(
     Args:
         task: The task.
         simulations: Joint draws, by variable.
-        minutes: The most that training may take.
+        minutes: The most core-minutes that training may take.
         settings: Of `GSDM.from_problem` and `GSDM.fit`.
         seed: Chooses the weights and all randomness of training.
     """
@@ -74,7 +74,8 @@ def train_gsdm(
         with torch.random.fork_rng():
             torch.manual_seed(seed)
             model = GSDM.from_problem(task.problem, simulations=simulations, **of_model)
-        model.fit(**{"max_time": duration(minutes), "seed": seed, **of_fit})
+        limit = {"max_time": duration(minutes), "clock": "processor"}
+        model.fit(**{**limit, "seed": seed, **of_fit})
     if training.minutes < 0.98 * minutes and training.steps < max_steps:
         raise KeyboardInterrupt  # `fit` returned after Ctrl-C: that is no result
     return model, training

@@ -85,7 +85,7 @@ class ModelSettings(GraphOptions):
     edge_kinds: EdgeKinds = "auto"
     """Whether attention knows if an edge leads to a parent, a child, a node of the same
     factor or the node itself, by a learned bias per kind and head. Edges are
-    symmetrised, so without it a node of a chain cannot tell its past from its future.
+    symmetrized, so without it a node of a chain cannot tell its past from its future.
     "auto" is "learned" where the two ends of an edge do not tell its kind by their
     variables and positions, and "ignored" elsewhere."""
     dropout: Share = 0.0
@@ -272,6 +272,10 @@ class TrainerSettings(Settings):
     """Stop after this many steps."""
     max_time: Annotated[str, BeforeValidator(_check_duration)] | None = None
     """Stop after this long, "DD:HH:MM:SS"."""
+    clock: Literal["wall", "processor"] = "wall"
+    """What measures `max_time`, and the minutes that are reported. "processor" counts
+    the seconds that this process is computing, over all of its threads, so that other
+    work on the machine takes nothing from the run; on a GPU it is the wall's."""
     accelerator: str = "auto"
     """Lightning's accelerator, such as "cpu" or "gpu"."""
     devices: int | list[int] | Literal["auto"] = 1

@@ -52,6 +52,7 @@ CHANGED: dict[str, dict[str, Any]] = {
     "trainer": {
         "max_steps": 11,
         "max_time": "00:00:10:00",
+        "clock": "processor",
         "accelerator": "cpu",
         "devices": 2,
         "num_nodes": 2,

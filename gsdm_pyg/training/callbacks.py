@@ -20,6 +20,7 @@ from lightning.pytorch.plugins.io import TorchCheckpointIO
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from gsdm_pyg.files import atomic_writer
+from gsdm_pyg.settings import TrainerSettings
 
 logger = logging.getLogger("gsdm_pyg")
 
@@ -39,6 +40,47 @@ class EMA(WeightAveraging):
             )
 
         super().__init__(use_buffers=False, multi_avg_fn=average)
+
+
+class ProcessorTimer(Timer):
+    """A `Timer` of training that goes only while this process is computing.
+
+    Where the model is not on a CPU, it is the wall's clock.
+
+    Args:
+        duration: When to stop, "DD:HH:MM:SS" over all threads; None does not stop.
+    """
+
+    def __init__(self, duration: str | None) -> None:
+        super().__init__(duration, verbose=False)
+        self._before = 0.0  # seconds before this process
+        self._begin: float | None = None
+        self._end: float | None = None
+        self._now = time.process_time
+
+    def time_elapsed(self, stage: str = "train") -> float:
+        if self._begin is None or stage != "train":
+            return self._before
+        end = self._now() if self._end is None else self._end
+        return self._before + end - self._begin
+
+    def on_train_start(self, trainer: L.Trainer, module: L.LightningModule) -> None:
+        if module.device.type != "cpu":
+            self._now = time.monotonic
+        self._begin = self._now()
+
+    def on_train_end(self, *details: Any) -> None:
+        self._end = self._now()
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self._before = state_dict["time_elapsed"]["train"]
+
+
+def build_timer(settings: TrainerSettings) -> Timer:
+    """The timer that ends training after `max_time`."""
+    if settings.clock == "processor":
+        return ProcessorTimer(settings.max_time)
+    return Timer(settings.max_time, verbose=False)
 
 
 class ProgressBar(TQDMProgressBar):

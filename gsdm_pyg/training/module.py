@@ -9,7 +9,6 @@ from typing import Any
 
 import lightning as L
 import torch
-from lightning.pytorch.callbacks import Timer
 from torch import Tensor
 from torch.optim.lr_scheduler import LambdaLR
 from torch.utils.data import DataLoader
@@ -21,6 +20,7 @@ from gsdm_pyg.evaluation import evaluate, label
 from gsdm_pyg.problem import Problem, ProblemFamily
 from gsdm_pyg.seeding import keyed_generator
 from gsdm_pyg.settings import SamplerSettings, TrainingSettings
+from gsdm_pyg.training.callbacks import build_timer
 from gsdm_pyg.training.interruption import StopOnSignal, ignore_interrupts
 from gsdm_pyg.training.optimizer import build_optimizer
 
@@ -68,7 +68,7 @@ class Training(L.LightningModule):
             **settings.data.model_dump(),
         )
         self.picture_dir: Path | None = None
-        self.timer = Timer(settings.trainer.max_time, verbose=False)
+        self.timer = build_timer(settings.trainer)
         self.interruption = StopOnSignal()
         self.started = False  # whether a step was made
         self._last_time: float | None = None

@@ -7,14 +7,17 @@ import io
 import multiprocessing
 import os
 import signal
+import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 
-from gsdm_pyg.training.callbacks import AtomicCheckpointIO
+from gsdm_pyg.training import callbacks
+from gsdm_pyg.training.callbacks import AtomicCheckpointIO, ProcessorTimer
 from tests.helpers import STUCK, files_of, train_here, write_config
-from tests.training.runs import checkpoint_of, watched
+from tests.training.runs import WatchedTraining, checkpoint_of, watched
 
 
 @pytest.mark.slow
@@ -119,3 +122,60 @@ def test_in_a_file_the_progress_bar_moves_with_the_logs(capfd):
     printed = capfd.readouterr()
     assert "40/40" in printed.out + printed.err
     assert (printed.out + printed.err).count("\r") < 20
+
+
+class Clocks:
+    """In place of `time`: the processor's clock is set by hand, the wall's goes on."""
+
+    def __init__(self) -> None:
+        self.processor = 7.0
+
+    def process_time(self) -> float:
+        return self.processor
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+
+def test_the_processor_clock_goes_on_where_the_last_process_stopped(monkeypatch):
+    clocks = Clocks()
+    monkeypatch.setattr(callbacks, "time", clocks)
+    first, second = ProcessorTimer("00:00:01:00"), ProcessorTimer("00:00:01:00")
+    on_cpu = None, SimpleNamespace(device=torch.device("cpu"))
+    assert first.time_elapsed() == 0
+    first.on_train_start(*on_cpu)
+    clocks.processor = 17.0
+    assert (first.time_elapsed(), first.time_remaining()) == (10, 50)
+    second.load_state_dict(first.state_dict())
+    clocks.processor = 3.0  # of a new process
+    second.on_train_start(*on_cpu)
+    clocks.processor = 8.0
+    assert (second.time_elapsed(), second.time_remaining()) == (15, 45)
+    second.on_train_end(*on_cpu)
+    clocks.processor = 100.0
+    assert second.time_elapsed() == 15
+
+
+def test_the_processor_clock_is_the_wall_s_where_the_model_is_on_a_gpu(monkeypatch):
+    clocks = Clocks()
+    monkeypatch.setattr(callbacks, "time", clocks)
+    timer = ProcessorTimer(None)
+    timer.on_train_start(None, SimpleNamespace(device=torch.device("meta")))
+    clocks.processor += 1e6
+    assert timer.time_elapsed() < 1e6
+
+
+@pytest.mark.slow
+def test_the_processor_clock_ends_training_and_lowers_the_rate(monkeypatch):
+    clocks = Clocks()
+    monkeypatch.setattr(callbacks, "time", clocks)
+    make_step = WatchedTraining.training_step
+
+    def step_of_a_second(*arguments):
+        clocks.processor += 1.0
+        return make_step(*arguments)
+
+    monkeypatch.setattr(WatchedTraining, "training_step", step_of_a_second)
+    training = watched(trainer={"max_time": "00:00:00:05", "clock": "processor"})
+    assert len(training.seen) == 5
+    assert training.rates[-1][-1] < 0.2 * training.rates[1][-1]
