@@ -42,7 +42,7 @@ def workload(
     channels: int,
     self_loops: bool = True,
 ) -> Workload:
-    """Symmetrise one graph's edges [2, E], add self-loops, repeat it, sort."""
+    """Symmetrize one graph's edges [2, E], add self-loops, repeat it, sort."""
     loops = torch.arange(num_nodes if self_loops else 0).expand(2, -1)
     edges = torch.cat([edges, edges.flip(0), loops], dim=1)
     shift = num_nodes * torch.arange(num_graphs)[:, None]
@@ -57,7 +57,7 @@ def workload(
 
 
 def bcmf(m: int = 10, n: int = 16, k: int = 8, num_graphs: int = 8) -> Workload:
-    """Matrix factorisation: A[m, k], R[k, n] -> C[m, n, k] -> E[m, n]."""
+    """Matrix factorization: A[m, k], R[k, n] -> C[m, n, k] -> E[m, n]."""
     sizes = [m * k, k * n, m * n * k, m * n]
     ids = torch.arange(sum(sizes)).split(sizes)
     a, r = ids[0].view(m, 1, k), ids[1].view(k, n).T.reshape(1, n, k)

@@ -3,7 +3,7 @@
 The data set is PyG's `ExplainerDataset`, generated in a second: a Barabasi-Albert graph
 with little houses attached. The class of a node is its role: outside all houses, or the
 middle, ground or roof of one. All that a model sees of a node is its degree, so it must
-look at the neighbours. A random half of the nodes trains, the other half tests.
+look at the neighbors. A random half of the nodes trains, the other half tests.
 
     python -m examples.node_classification
 """

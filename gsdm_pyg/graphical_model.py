@@ -1,8 +1,8 @@
 """Graphical models (section 2.3): variables, directed edges, factors -> edge_index.
 
-Edges stay directed inside the model. `edge_index` symmetrises them, adds a clique per
+Edges stay directed inside the model. `edge_index` symmetrizes them, adds a clique per
 factor and a self-loop per node (section 3.1). Two parents of one child are NOT linked
-to each other: the paper's rule is "an edge, or a common factor", not moralisation.
+to each other: the paper's rule is "an edge, or a common factor", not moralization.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Binary-continuous matrix factorisation (section 4 of the paper)."""
+"""Binary-continuous matrix factorization (section 4 of the paper)."""
 
 from typing import ClassVar, Literal
 
@@ -29,7 +29,7 @@ P_ONE = 0.3  # chance of a 1 in R
 
 
 class BCMF(Problem):
-    """Factorise E = A R with A in [0, 1] and R binary: E[i, j] = sum_l A[i, l] R[l, j].
+    """Factorize E = A R with A in [0, 1] and R binary: E[i, j] = sum_l A[i, l] R[l, j].
 
     Args:
         m: Rows of E.

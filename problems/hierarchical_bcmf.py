@@ -1,4 +1,4 @@
-"""Matrix factorisation of unknown rank (the paper's appendix on hierarchical BCMF)."""
+"""Matrix factorization of unknown rank (the paper's appendix on hierarchical BCMF)."""
 
 import math
 from typing import ClassVar
@@ -19,7 +19,7 @@ from problems.least_squares import bounded_least_squares
 
 
 class HierarchicalBCMF(BCMF):
-    """Factorise E = A R as in BCMF, where only the first K of k terms are used.
+    """Factorize E = A R as in BCMF, where only the first K of k terms are used.
 
     K is uniform on 1..k and D[l] = 1 for the first K of the k indices l. Where D[l] is
     1, row l of R is Bernoulli(0.3) conditioned on having a 1; where it is 0, row l of R

@@ -1,4 +1,4 @@
-"""Local search for a matrix factorisation: the best A given R, the best R given A.
+"""Local search for a matrix factorization: the best A given R, the best R given A.
 
 Only known entries of E are fitted.
 """
@@ -26,7 +26,7 @@ def improve(
     and calls, so that the result of one depends on nothing else.
 
     Args:
-        E: The matrices to factorise, [S, m, n].
+        E: The matrices to factorize, [S, m, n].
         A: In [0, 1], [S, m, k].
         R: Binary, [S, k, n].
         known: Which entries of E to fit, [S, m, n].
@@ -73,7 +73,7 @@ def _residual(E: Tensor, A: Tensor, R: Tensor, known: Tensor) -> Tensor:
 
 
 def _squared_error(E: Tensor, A: Tensor, R: Tensor, known: Tensor) -> Tensor:
-    """The squared error of each of S factorisations, [S]."""
+    """The squared error of each of S factorizations, [S]."""
     return _residual(E, A, R, known).square().sum((1, 2))
 
 
@@ -83,7 +83,7 @@ def alternate(
     """A and R that fit E at least as well: the best A given R and R given A, in turns.
 
     Args:
-        E: The matrices to factorise, [S, m, n].
+        E: The matrices to factorize, [S, m, n].
         A: In [0, 1], [S, m, k].
         R: Binary, [S, k, n].
         known: Which entries of E to fit, [S, m, n].

@@ -31,7 +31,7 @@ class Sorting(Problem):
 
     Args:
         n: How many numbers.
-        ordering: The constraint on s. "chain" links neighbours, "full" puts all of s
+        ordering: The constraint on s. "chain" links neighbors, "full" puts all of s
             under one factor, "none" leaves the entries of s unlinked.
         position: How embeddings distinguish the entries of s. "rank" counts them from
             0, as in the paper. "share" is the share of entries that are smaller, in
@@ -125,9 +125,9 @@ class Sorting(Problem):
         panels = [axes[0, 0], axes[1, 1], axes[1, 2]]
         for ax, values in zip(panels, [u[None], Pu[:, None], s[:, None]], strict=True):
             ax.imshow(values, vmin=-2.5, vmax=2.5, cmap="viridis", aspect="auto")
-        colours = ListedColormap(["whitesmoke", "midnightblue", "mistyrose", "red"])
+        colors = ListedColormap(["whitesmoke", "midnightblue", "mistyrose", "red"])
         kinds = P + 2 * (truth["P"] != P)  # a right 0, a right 1, a wrong 0, a wrong 1
-        axes[1, 0].imshow(kinds, vmin=0, vmax=3, cmap=colours, aspect="auto")
+        axes[1, 0].imshow(kinds, vmin=0, vmax=3, cmap=colors, aspect="auto")
         axes[0, 0].set_title("u")
         for ax, label in zip(axes[1], ["P", "P u", "s"], strict=True):
             ax.set_xlabel(label)

@@ -121,8 +121,8 @@ class StateSpace(Problem):
         ax.plot(time, paths[:20].T, color="tab:blue", lw=1, alpha=0.5)
         ax.lines[-1].set_label("sampled")
         if len(paths) > 1:
-            centre, spread = paths.mean(0), paths.std(0)
-            for edge in (centre - 2 * spread, centre + 2 * spread):
+            center, spread = paths.mean(0), paths.std(0)
+            for edge in (center - 2 * spread, center + 2 * spread):
                 ax.plot(time, edge, "--", color="tab:blue")
             ax.lines[-1].set_label("sampled, ±2 std")
         ax.set(xlabel="time", ylabel="state")

@@ -207,7 +207,7 @@ class Sudoku(Problem):
         for ax, cells in ((left, sample["cells"]), (right, truth["cells"])):
             wrong = self._conflicting(cells) | clues & (cells != truth["cells"])
             ax.set(xticks=[], yticks=[])
-            ax.imshow(_colours(clues, wrong))
+            ax.imshow(_colors(clues, wrong))
             for i, j in np.ndindex(n, n):
                 color = "black" if clues[i, j] else "tab:blue"
                 ax.text(
@@ -248,9 +248,9 @@ def _peers(a: int, b: int) -> Tensor:
     return pairs[:, torch.stack(shared).any(0)]
 
 
-def _colours(clues: Tensor, wrong: Tensor) -> Tensor:
+def _colors(clues: Tensor, wrong: Tensor) -> Tensor:
     """The background [N, N, 3] of cells: clues gray, wrong ones rose."""
-    colours = torch.ones(*clues.shape, 3)
-    colours[clues] = 0.93
-    colours[wrong] = torch.tensor([1.0, 0.85, 0.85])
-    return colours
+    colors = torch.ones(*clues.shape, 3)
+    colors[clues] = 0.93
+    colors[wrong] = torch.tensor([1.0, 0.85, 0.85])
+    return colors

@@ -30,7 +30,7 @@ def draw_grid(a: int, b: int, from_all: bool, seed: int) -> np.ndarray:
     from row to row of a band and by 1 from band to band. Then the digits, the bands,
     the rows of each band and the columns of each stack are permuted at random.
 
-    With `from_all` a randomised search finds a grid. Above a side of 9, where the
+    With `from_all` a randomized search finds a grid. Above a side of 9, where the
     search can be slow, it starts from the shifted grid instead. Then it applies random
     switches, see `_switch_lines` and `_switch_digits`, and all symmetries of the rules.
 

@@ -125,7 +125,7 @@ def test_missing_key_is_named(tmp_path, missing):
     assert refusal(file) == f"The config needs the key {missing!r}."
 
 
-def test_missing_file_is_refused_with_its_neighbours(path):
+def test_missing_file_is_refused_with_its_neighbors(path):
     message = refusal(path.with_name("tyni.yaml"))
     assert "tyni.yaml" in message
     assert f"There: {path}." in message

@@ -143,7 +143,7 @@ def test_front_page_leads_to_what_a_newcomer_looks_for():
     links = set(re.findall(r"\]\(([^)]+)\)", text))
     assert links >= {
         "#install",
-        "tutorials/factorise.md",  # ten lines
+        "tutorials/factorize.md",  # ten lines
         "tutorials/own-model.md",
         "tutorials/layer.md",
         "calibration.md",

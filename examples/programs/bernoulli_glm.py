@@ -3,7 +3,7 @@
     theta ~ N(0, B),    y_t ~ Bernoulli(sigmoid(X theta)_t),    x = X^T y
 
 Row t of X has a 1 for the offset theta_0, and the stimulus of the last nine steps for
-the filter; B favours smooth filters. x is sufficient: the number of spikes, and their
+the filter; B favors smooth filters. x is sufficient: the number of spikes, and their
 average stimulus times that number. Tasks `bernoulli_glm` and `bernoulli_glm_raw`, which
 observes y itself, of the benchmark sbibm (Lueckmann et al., 2021; the model is that of
 Gonçalves et al., 2020). Its stimulus is NumPy's of seed 42.
@@ -26,7 +26,7 @@ def design() -> torch.Tensor:
 
 
 def precision() -> torch.Tensor:
-    """The inverse of B: it penalises second differences of the filter."""
+    """The inverse of B: it penalizes second differences of the filter."""
     difference = torch.eye(FILTER) - torch.ones(FILTER - 1).diag(-1)
     root = difference @ difference + (torch.arange(FILTER) / FILTER).sqrt().diag()
     return torch.block_diag(torch.tensor(0.5), root.T @ root)

@@ -22,7 +22,7 @@ from problems.boolean_circuit import draw_gates
 
 @program
 def bcmf(m, n, k):
-    """Factorise E = A R with A in [0, 1] and R binary."""
+    """Factorize E = A R with A in [0, 1] and R binary."""
     A = sample("A", Uniform(0, 1), (m, k))
     R = sample("R", Bernoulli(0.3), (k, n))
     C = let("C", A[:, None, :] * R.T[None])

@@ -29,7 +29,7 @@ class that derives from `Baseline` and sets `name` is known as soon as it is imp
 | marginals | each entry by itself, as from the prior | all |
 | lmh | Lightweight Metropolis-Hastings | programs, BCMF, Sorting, Sudoku |
 | nuts | NUTS by Pyro | continuous programs |
-| kmeans, nmf, greedy | the paper's factorisations by hand | BCMF |
+| kmeans, nmf, greedy | the paper's factorizations by hand | BCMF |
 | nmf_least_squares | what a user would pick, with restarts | BCMF |
 | search | exact search | Sudoku |
 | sort | `torch.sort` | Sorting |

@@ -147,7 +147,7 @@ class _Proposer(Conditioned):
 
 
 class _Runs:
-    """Runs the program of all chains, at once if torch can vectorise it.
+    """Runs the program of all chains, at once if torch can vectorize it.
 
     Args:
         problem: The problem.

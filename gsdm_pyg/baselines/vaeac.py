@@ -1,6 +1,6 @@
 """VAEAC, a variational autoencoder with arbitrary conditioning (Ivanov et al., 2019).
 
-With b the latent nodes, it maximises
+With b the latent nodes, it maximizes
 
     E_{q(z | x, b)} log p(x_b | z, x_{1-b}, b) - KL(q(z | x, b) | p(z | x_{1-b}, b))
 

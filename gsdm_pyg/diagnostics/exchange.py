@@ -17,9 +17,9 @@ _BLOCK = 4_000_000  # picks at once, to bound memory
 
 def standard_scores(draws: Tensor) -> Tensor:
     """Rows [N, S + 1] with mean 0 and mean square 1; constant rows become 0."""
-    centred = draws - draws.mean(1, keepdim=True)
-    scale = centred.square().mean(1, keepdim=True).sqrt()
-    return torch.where(scale > 0, centred / scale, 0.0)
+    centered = draws - draws.mean(1, keepdim=True)
+    scale = centered.square().mean(1, keepdim=True).sqrt()
+    return torch.where(scale > 0, centered / scale, 0.0)
 
 
 def sum_pvalue(
@@ -59,13 +59,13 @@ def dependence_pvalue(
         num_resamples: How often to pick at random.
         generator: Source of randomness.
     """
-    centred = features.double() - features.double().mean(0)
-    length = centred.norm(dim=0)
+    centered = features.double() - features.double().mean(0)
+    length = centered.norm(dim=0)
     varying = length > 1e-9 * len(features) ** 0.5
     if not varying.any():
         return 1.0
     left, singular, _ = torch.linalg.svd(
-        centred[:, varying] / length[varying], full_matrices=False
+        centered[:, varying] / length[varying], full_matrices=False
     )
     basis = left[:, singular > 1e-6 * singular[0]]
     observed = (scores[:, 0] @ basis).square().sum()

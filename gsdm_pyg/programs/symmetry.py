@@ -1,7 +1,7 @@
 """Symmetry (section 3.2): which indices of a graph can be permuted, M = pi M.
 
 A permutation of nodes is an automorphism if it maps directed edges to directed edges
-and factor pairs to factor pairs. It then leaves the symmetrised mask as it is, and also
+and factor pairs to factor pairs. It then leaves the symmetrized mask as it is, and also
 the kind and the direction of every link: no automorphism reverses a chain.
 
 The graph alone does not prove that a distribution is exchangeable. That also takes

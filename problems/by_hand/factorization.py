@@ -1,4 +1,4 @@
-"""Factorisations E = A R by hand (appendix "BCMF baselines"), and what a user would do.
+"""Factorizations E = A R by hand (appendix "BCMF baselines"), and what a user would do.
 
 Those of the paper do not bound A: where an entry leaves [0, 1], their error is lower
 than that of any answer.
@@ -26,7 +26,7 @@ class Factorization(Baseline):
 
     def check(self, problem):
         if not isinstance(problem, BCMF) or problem.given != "E":
-            raise ValueError(f"{self.name} factorises E of a BCMF (got {problem}).")
+            raise ValueError(f"{self.name} factorizes E of a BCMF (got {problem}).")
 
     def draw(self, problem, values, known, num_samples, generator):
         if not known["E"].all():
@@ -190,6 +190,6 @@ def _sklearn(module):
         return import_module(f"sklearn.{module}")
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
-            "This factorisation needs scikit-learn: pip install scikit-learn.",
+            "This factorization needs scikit-learn: pip install scikit-learn.",
             name=error.name,
         ) from error

@@ -81,7 +81,7 @@ def test_a_regressor_reaches_the_mean_of_a_linear_gaussian_model(edges):
 
 @pytest.mark.slow
 def test_a_regressor_fails_where_the_posterior_has_several_modes():
-    """The paper's reason for its regressors' errors: E has many factorisations."""
+    """The paper's reason for its regressors' errors: E has many factorizations."""
     torch.manual_seed(0)
     problem = BCMF(m=4, n=4, k=3)
     model = GSDM.from_problem(problem, method="regression", width=32, layers=4)

@@ -1,4 +1,4 @@
-"""VAEAC: any subset given, beside exact posteriors; the bound it maximises."""
+"""VAEAC: any subset given, beside exact posteriors; the bound it maximizes."""
 
 from __future__ import annotations
 

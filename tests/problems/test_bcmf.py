@@ -1,4 +1,4 @@
-"""Binary-continuous matrix factorisation: its prior, metrics and picture."""
+"""Binary-continuous matrix factorization: its prior, metrics and picture."""
 
 import pytest
 import torch

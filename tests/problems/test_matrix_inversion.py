@@ -98,7 +98,7 @@ def test_a_nearly_singular_matrix_hardly_changes_the_median(rmse, mean, median):
     assert found == pytest.approx({"rmse": mean, "median_rmse": median})
 
 
-def test_the_picture_shows_a_r_and_e_in_the_same_colours():
+def test_the_picture_shows_a_r_and_e_in_the_same_colors():
     problem = MatrixInversion(n=3, target="identity")
     sample, truth = draw_list(problem, 2)
     axes = problem.plot(sample, truth).axes

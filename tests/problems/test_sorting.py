@@ -112,8 +112,8 @@ def test_the_picture_shows_u_p_p_u_and_s_and_marks_errors():
     assert_close(shown["P u"], (P.float() @ truth["u"])[:, None])
     assert_close(shown["s"], truth["s"][:, None])
     image = images["P"]
-    colours = image.cmap(image.norm(image.get_array()))[..., :3]
+    colors = image.cmap(image.norm(image.get_array()))[..., :3]
     for i, j in product(range(4), repeat=2):
-        red, green, blue = colours[i, j]
+        red, green, blue = colors[i, j]
         assert (red > green and red > blue) == bool(P[i, j] != truth["P"][i, j])
-        assert (min(colours[i, j]) < 0.5) == bool(P[i, j])
+        assert (min(colors[i, j]) < 0.5) == bool(P[i, j])

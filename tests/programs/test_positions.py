@@ -11,7 +11,7 @@ from problems import BCMF, Sorting, Sudoku
 
 
 @program
-def factorisation(m, n, k):
+def factorization(m, n, k):
     A = sample("A", Uniform(0, 1), (m, k))
     R = sample("R", Bernoulli(0.3), (k, n))
     C = let("C", A[:, None, :] * R.T[None])
@@ -19,7 +19,7 @@ def factorisation(m, n, k):
 
 
 @program
-def weighted_factorisation(m, n, k):
+def weighted_factorization(m, n, k):
     A = sample("A", Uniform(0, 1), (m, k))
     R = sample("R", Bernoulli(0.3), (k, n))
     C = let("C", A[:, None, :] * R.T[None])
@@ -74,9 +74,9 @@ def unnamed_noise(n):
 @pytest.mark.parametrize(
     ("problem", "expected"),
     [
-        (factorisation(m=3, n=4, k=2), {}),
-        (factorisation(m=1, n=1, k=1), {}),  # decided at other sizes
-        (weighted_factorisation(m=3, n=4, k=2), {"A": (1,), "R": (0,), "C": (2,)}),
+        (factorization(m=3, n=4, k=2), {}),
+        (factorization(m=1, n=1, k=1), {}),  # decided at other sizes
+        (weighted_factorization(m=3, n=4, k=2), {"A": (1,), "R": (0,), "C": (2,)}),
         (groups(num_groups=3, members=4), {}),
         (unequal_means(n=4), {"x": (0,), "y": (0,)}),
         (unequal_classes(n=4), {"z": (0,), "y": (0,)}),
@@ -130,7 +130,7 @@ def test_replay_gives_the_terms_of_the_joint_density():
 
 
 def test_replay_computes_what_variables_determine():
-    problem = factorisation(m=2, n=3, k=2)
+    problem = factorization(m=2, n=3, k=2)
     values = problem.sample(torch.Generator().manual_seed(0))
     changed = {**values, "C": values["C"] + 1}
     terms = replay(problem.program, changed)
