@@ -53,6 +53,7 @@ def load_task(name: str, num_observations: int) -> Task:
         )
     problem = getattr(import_module(f"examples.programs.{name}"), name)()
     task = import_or_explain("sbibm").get_task(name)
+    import_or_explain("sbibm.metrics.c2st")  # not only after training
     Distribution.set_default_validate_args(__debug__)  # which a task switches off
     shape = graph_of(problem).variables["x"].shape
     numbers = range(1, num_observations + 1)
