@@ -105,7 +105,6 @@ def run(options: argparse.Namespace) -> None:
         stem = stem_of(path, options.scale)
         file = options.out / f"{stem}.json"
         data = collect(figure, all_runs, options.scale, folder, _earlier(file, figure))
-        data.save(file)
         _write(data, stem, options.out, folder)
         write_index(options.out, path.parent)
     if options.forecast:

@@ -9,7 +9,8 @@ from typing import get_args
 from gsdm_pyg.files import write_file
 from gsdm_pyg.paper.data import Data
 from gsdm_pyg.paper.figure_file import SETTINGS, Scale, load_figure
-from gsdm_pyg.paper.page import markdown_table, verdicts
+from gsdm_pyg.paper.page import verdicts
+from gsdm_pyg.paper.table import markdown_table
 
 INDEX = "README.md"
 _TITLE = "# The paper's figures and tables"

@@ -14,6 +14,13 @@ from gsdm_pyg.paper.data import Data, Record
 from gsdm_pyg.paper.figure_file import CHANCE
 
 _COLORS = [f"C{i}" for i in range(10)]
+_HOLLOW: dict[str, Any] = {  # the marker of a lower bound
+    "marker": "o",
+    "markersize": 6,
+    "markerfacecolor": "white",
+    "linestyle": "",
+    "zorder": 3,
+}
 
 
 def scaling_figure(data: Data) -> Figure:
@@ -25,18 +32,22 @@ def scaling_figure(data: Data) -> Figure:
         for row in data.rows(panel):
             found = [data.interval(panel, point, row) for point in points]
             shown = [(at, i) for at, i in zip(x, found, strict=True) if i is not None]
-            ax.errorbar(
+            bar = ax.errorbar(
                 [at for at, _ in shown],
                 [i.mean for _, i in shown],
                 [
-                    [max(0.0, i.mean - i.low) for _, i in shown],
-                    [max(0.0, i.high - i.mean) for _, i in shown],
+                    [_length(i.mean - i.low) for _, i in shown],
+                    [_length(i.high - i.mean) for _, i in shown],
                 ],
                 capsize=2,
                 marker="o",
                 markersize=3,
                 **_style(data, row),
             )
+            for at, interval, point in zip(x, found, points, strict=True):
+                if interval is not None and data.is_lower_bound(panel, point, row):
+                    color = bar.lines[0].get_color()
+                    ax.plot(at, interval.mean, **_HOLLOW, markeredgecolor=color)
         chance = [data.chance_interval(panel, point) for point in points]
         shown = [(at, i) for at, i in zip(x, chance, strict=True) if i is not None]
         if shown:
@@ -70,8 +81,15 @@ def curves_figure(data: Data) -> Figure:
         if chance is not None:
             ax.axhline(chance.mean, color="black", linestyle="--", lw=1, label=CHANCE)
         title = f"{panel}, {data.panel_of(panel).axis} {point}" if point else panel
-        ax.set(title=title, xlabel="minutes of training", ylabel=data.shown(panel))
+        ax.set(
+            title=title, xlabel=f"{data.minutes} of training", ylabel=data.shown(panel)
+        )
     return _with_legend(figure, axes)
+
+
+def _length(error: float) -> float:
+    """Of an error bar; none where an interval has no end."""
+    return max(0.0, error) if math.isfinite(error) else 0.0
 
 
 def _panels(count: int) -> tuple[Figure, Sequence[Axes]]:
