@@ -13,10 +13,10 @@ from matplotlib.figure import Figure
 from gsdm_pyg.paper.data import Data, Record
 from gsdm_pyg.paper.figure_file import CHANCE
 
-_COLORS = [f"C{i}" for i in range(10)]
+_COLORS = [*(f"C{i}" for i in range(10)), "navy", "goldenrod"]
+_WIDE = 30  # times the smallest value, from where on an axis is logarithmic
 _HOLLOW: dict[str, Any] = {  # the marker of a lower bound
     "marker": "o",
-    "markersize": 6,
     "markerfacecolor": "white",
     "linestyle": "",
     "zorder": 3,
@@ -29,6 +29,10 @@ def scaling_figure(data: Data) -> Figure:
     for ax, panel in zip(axes, data.panels, strict=True):
         points = data.points(panel)
         x = _positions(ax, points)
+        bounds = {
+            point: [r for r in data.rows(panel) if data.is_lower_bound(panel, point, r)]
+            for point in points
+        }
         for row in data.rows(panel):
             found = [data.interval(panel, point, row) for point in points]
             shown = [(at, i) for at, i in zip(x, found, strict=True) if i is not None]
@@ -45,15 +49,18 @@ def scaling_figure(data: Data) -> Figure:
                 **_style(data, row),
             )
             for at, interval, point in zip(x, found, points, strict=True):
-                if interval is not None and data.is_lower_bound(panel, point, row):
-                    color = bar.lines[0].get_color()
-                    ax.plot(at, interval.mean, **_HOLLOW, markeredgecolor=color)
+                if interval is not None and row in bounds[point]:
+                    color, number = bar.lines[0].get_color(), bounds[point].index(row)
+                    size = 3 + 2 * (len(bounds[point]) - number)  # rings, if several
+                    style = {"markersize": size, "markeredgecolor": color, **_HOLLOW}
+                    ax.plot(at, interval.mean, **style)
         chance = [data.chance_interval(panel, point) for point in points]
         shown = [(at, i) for at, i in zip(x, chance, strict=True) if i is not None]
         if shown:
             means = [i.mean for _, i in shown]
             ax.plot([at for at, _ in shown], means, "k--", lw=1, label=CHANCE)
         ax.set(title=panel, xlabel=data.panel_of(panel).axis, ylabel=data.shown(panel))
+        _scale(ax, data.best_value(panel))
     return _with_legend(figure, axes)
 
 
@@ -84,6 +91,7 @@ def curves_figure(data: Data) -> Figure:
         ax.set(
             title=title, xlabel=f"{data.minutes} of training", ylabel=data.shown(panel)
         )
+        _scale(ax, data.best_value(panel))
     return _with_legend(figure, axes)
 
 
@@ -95,7 +103,8 @@ def _length(error: float) -> float:
 def _panels(count: int) -> tuple[Figure, Sequence[Axes]]:
     columns = min(max(count, 1), 3)
     lines = math.ceil(max(count, 1) / columns)
-    size = (3.2 * columns + 0.4, 2.7 * lines + 0.7)
+    width = 4.4 if columns == 1 else 3.2
+    size = (width * columns + 0.4, 2.7 * lines + 0.7)
     figure = Figure(figsize=size, layout="constrained")
     axes = list(figure.subplots(lines, columns, squeeze=False).flat)
     for ax in axes[count:]:
@@ -125,6 +134,18 @@ def _positions(ax: Axes, points: Sequence[str]) -> list[float]:
     return x
 
 
+def _scale(ax: Axes, best: float) -> None:
+    """A logarithmic y axis where errors span orders of magnitude."""
+    values = np.concatenate([np.asarray(line.get_ydata(), float) for line in ax.lines])
+    above = values[values > 0]
+    if best == 0 and len(above) and above.max() > _WIDE * above.min():
+        if values.min() > 0:
+            ax.set_yscale("log")
+        else:  # linear up to the smallest value above 0
+            ax.set_yscale("symlog", linthresh=above.min())
+            ax.set_ylim(bottom=min(0.0, values.min()) - 0.1 * above.min())
+
+
 def _curve(record: Record, metric: str) -> tuple[list[float], list[float]]:
     """Minutes and values of one run."""
     curve = record.get("curve") or {}
@@ -152,7 +173,7 @@ def _with_legend(figure: Figure, axes: Sequence[Axes]) -> Figure:
         handles.values(),
         handles.keys(),
         loc="outside lower center",
-        ncols=4,
+        ncols=max(2, min(4, round(figure.get_figwidth() / 2.4))),
         fontsize=8,
     )
     return figure

@@ -61,14 +61,16 @@ def _about(data: Data, lines: Sequence[Cells], stem: str) -> str:
     if any(CHANCE in (*line, line.get("row")) for line in lines):
         said.append("Chance is answers that ignore what is given.")
     if data.minutes in columns:
+        untrained = any("steps" not in record for record in data.records)
+        answers = ", or of all answers of a method without training" * untrained
         said.append(
-            f"{data.minutes.capitalize()} are those of training, or of all answers of "
-            "a method without training; they and the steps are means over seeds."
+            f"{data.minutes.capitalize()} are those of training{answers}; they and the "
+            "steps are means over seeds."
         )
     if any("core-" in name for name in columns):
         said.append(
-            "They count what the threads of a run compute, so other work on the "
-            "machine takes nothing from it."
+            "Times of cores count what the threads of a run compute, so other work on "
+            "the machine takes nothing from it."
         )
     if any(line.get("mean", "").startswith(">") for line in lines):
         said.append(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -91,7 +92,12 @@ def metric_table(data: Data) -> list[Cells]:
 def heatmap_table(data: Data) -> list[Cells]:
     """One line per row and cell: the metric, chance, the time and the memory."""
     order = list(data.figure.rows)
-    found = sorted(entries(data), key=lambda entry: order.index(entry["row"]))
+
+    def place(entry: Entry) -> tuple[Any, ...]:
+        numbers = re.findall(r"\d+", f"{entry['panel']} {entry['point']}")
+        return order.index(entry["row"]), *map(int, numbers)
+
+    found = sorted(entries(data), key=place)
     return without_empty(
         [
             {

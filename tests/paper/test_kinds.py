@@ -129,6 +129,31 @@ def test_run_that_never_gets_there_is_a_lower_bound_in_the_table_and_hollow(tmp_
     assert "> 1.5" in text and "a lower bound, with >" in text
 
 
+def test_lower_bounds_at_one_point_are_rings_around_each_other():
+    data = slow_figure()
+    for record in data.of("BCMF", "3", "kept"):
+        record["curve"] = {"steps": [4], "minutes": [1.0], "rmse": [0.8]}
+    lines = scaling_figure(data).axes[0].lines
+    hollow = [line for line in lines if line.get_markerfacecolor() == "white"]
+    assert [line.get_markersize() for line in hollow] == [7, 5]
+
+
+@pytest.mark.parametrize(
+    ("low", "scale"), [(0.5, "linear"), (0.002, "log"), (0.0, "symlog")]
+)
+def test_errors_that_span_orders_of_magnitude_have_a_logarithmic_axis(low, scale):
+    scores = {("2", "kept"): [[low]], ("3", "kept"): [[0.01 if low < 0.1 else low]]}
+    assert scaling_figure(data_of(scores)).axes[0].get_yscale() == scale
+
+
+def test_legend_of_one_panel_is_within_the_figure():
+    figure = scaling_figure(data_of(SCORES))
+    figure.canvas.draw()
+    (legend,) = figure.legends
+    box = legend.get_window_extent()
+    assert box.x0 >= 0 and box.x1 <= figure.bbox.x1
+
+
 def test_minutes_are_core_minutes_where_all_runs_used_the_clock_of_the_processor():
     data = slow_figure()
     assert curves_figure(data).axes[0].get_xlabel() == "core-minutes of training"
