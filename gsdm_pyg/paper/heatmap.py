@@ -88,7 +88,7 @@ def _heat_map(ax: Axes, data: Data, records: Sequence[Record]) -> AxesImage:
     for (i, j), value in np.ndenumerate(values):
         if not math.isnan(value):
             color = "white" if value < 0.6 * top else "black"
-            text = f"{value:.2f}\n{_short(seconds[i, j])}".strip()
+            text = f"{value:.2f}\n{_short(float(seconds[i, j]))}".strip()
             large = 7.5 if max(values.shape) <= 5 else 5.5
             ax.text(j, i, text, ha="center", va="center", color=color, size=large)
     return image

@@ -29,6 +29,7 @@ def scaling_figure(data: Data) -> Figure:
     for ax, panel in zip(axes, data.panels, strict=True):
         points = data.points(panel)
         x = _positions(ax, points)
+        means: list[float] = []
         bounds = {
             point: [r for r in data.rows(panel) if data.is_lower_bound(panel, point, r)]
             for point in points
@@ -36,6 +37,7 @@ def scaling_figure(data: Data) -> Figure:
         for row in data.rows(panel):
             found = [data.interval(panel, point, row) for point in points]
             shown = [(at, i) for at, i in zip(x, found, strict=True) if i is not None]
+            means += [i.mean for _, i in shown]
             bar = ax.errorbar(
                 [at for at, _ in shown],
                 [i.mean for _, i in shown],
@@ -57,10 +59,11 @@ def scaling_figure(data: Data) -> Figure:
         chance = [data.chance_interval(panel, point) for point in points]
         shown = [(at, i) for at, i in zip(x, chance, strict=True) if i is not None]
         if shown:
-            means = [i.mean for _, i in shown]
-            ax.plot([at for at, _ in shown], means, "k--", lw=1, label=CHANCE)
+            level = [i.mean for _, i in shown]
+            ax.plot([at for at, _ in shown], level, "k--", lw=1, label=CHANCE)
+            means += level
         ax.set(title=panel, xlabel=data.panel_of(panel).axis, ylabel=data.shown(panel))
-        _scale(ax, data.best_value(panel))
+        _scale(ax, means, data.best_value(panel))
     return _with_legend(figure, axes)
 
 
@@ -73,9 +76,11 @@ def curves_figure(data: Data) -> Figure:
     figure, axes = _panels(len(places))
     for ax, (panel, point) in zip(axes, places, strict=True):
         metric = data.metric(panel)
+        measured: list[float] = []
         for row in data.rows(panel):
             curves = [_curve(r, metric) for r in data.of(panel, point, row)]
             curves = [curve for curve in curves if len(curve[0])]
+            measured += [value for _, values in curves for value in values]
             style = _style(data, row)
             if curves:
                 grid, values = _on_one_grid(curves)
@@ -84,14 +89,16 @@ def curves_figure(data: Data) -> Figure:
                 ax.fill_between(grid, low, high, color=style["color"], alpha=0.2)
             elif (interval := data.interval(panel, point, row)) is not None:
                 ax.axhline(interval.mean, **{**style, "linestyle": ":"})
+                measured.append(interval.mean)
         chance = data.chance_interval(panel, point)
         if chance is not None:
             ax.axhline(chance.mean, color="black", linestyle="--", lw=1, label=CHANCE)
+            measured.append(chance.mean)
         title = f"{panel}, {data.panel_of(panel).axis} {point}" if point else panel
         ax.set(
             title=title, xlabel=f"{data.minutes} of training", ylabel=data.shown(panel)
         )
-        _scale(ax, data.best_value(panel))
+        _scale(ax, measured, data.best_value(panel))
     return _with_legend(figure, axes)
 
 
@@ -134,16 +141,18 @@ def _positions(ax: Axes, points: Sequence[str]) -> list[float]:
     return x
 
 
-def _scale(ax: Axes, best: float) -> None:
-    """A logarithmic y axis where errors span orders of magnitude."""
-    values = np.concatenate([np.asarray(line.get_ydata(), float) for line in ax.lines])
-    above = values[values > 0]
-    if best == 0 and len(above) and above.max() > _WIDE * above.min():
-        if values.min() > 0:
-            ax.set_yscale("log")
-        else:  # linear up to the smallest value above 0
-            ax.set_yscale("symlog", linthresh=above.min())
-            ax.set_ylim(bottom=min(0.0, values.min()) - 0.1 * above.min())
+def _scale(ax: Axes, measured: Sequence[float], best: float) -> None:
+    """A logarithmic y axis where errors span orders of magnitude, down to 0 or not."""
+    above = [value for value in measured if value > 0]
+    if best != 0 or not above or max(above) <= _WIDE * min(above):
+        return
+    least = min(above)
+    if min(measured) > 0:
+        ax.set_yscale("log")
+        ax.set_ylim(least / 2, 1.6 * max(above))
+    else:  # linear up to the smallest value above 0
+        ax.set_yscale("symlog", linthresh=least)
+        ax.set_ylim(-0.1 * least, 1.6 * max(above))
 
 
 def _curve(record: Record, metric: str) -> tuple[list[float], list[float]]:

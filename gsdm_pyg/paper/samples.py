@@ -137,8 +137,8 @@ def samples_figure(data: Data) -> Figure:
         return Figure(figsize=(2, 2))
     height, width, _ = pictures[0][0].shape
     columns = max(len(line) for line in pictures)
-    across = 7.5 / columns
-    size = (7.5, len(pictures) * across * height / width)
+    whole = 11.0 if width > 3 * height else 7.5  # inches; long pictures have small text
+    size = (whole, len(pictures) * whole / columns * height / width)
     figure = Figure(figsize=size, layout="constrained")
     axes = figure.subplots(len(pictures), columns, squeeze=False)
     for ax in axes.flat:
