@@ -9,6 +9,7 @@ from typing import Any
 
 import lightning as L
 
+from gsdm_pyg.clock import clock_of
 from gsdm_pyg.config import Config
 from gsdm_pyg.evaluation import Evaluation, as_json, label
 from gsdm_pyg.files import atomic_writer, write_file
@@ -37,6 +38,7 @@ class Experiment:
         self.model.sampler = self.training.sampler
         self.steps, self.minutes = 0, 0.0  # of training
         self.evaluations: list[Evaluation] = []  # of the trained model
+        self.sampling_seconds = 0.0  # of these evaluations
 
     def describe(self) -> str:
         """The resolved config, the graph of the largest problem, the parameters."""
@@ -93,7 +95,10 @@ class Experiment:
     def _evaluate(self, problem: Problem) -> Evaluation:
         """Evaluate the averaged weights."""
         count, seed = self.config.evaluation.final_instances, self.config.seed
+        clock = clock_of(next(self.model.parameters()).device)
+        start = clock()
         result = self.model.evaluate(problem, count, seed=seed)
+        self.sampling_seconds += clock() - start
         figures = ", ".join(f"{n} {v:.4f}" for n, v in result.metrics.items())
         print(f"{label(problem)}: {figures}")
         return result

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import os
 import signal
 import sys
 from pathlib import Path
 from typing import Any, get_args
 
-from gsdm_pyg.paper.budget import Expected, expect
+from gsdm_pyg.paper.budget import Expected, expect, hours_in_lanes
 from gsdm_pyg.paper.data import Data, Record
 from gsdm_pyg.paper.figure_file import FigureFile, Scale, load_figure
 from gsdm_pyg.paper.index import write_index
@@ -105,7 +106,6 @@ def run(options: argparse.Namespace) -> None:
         stem = stem_of(path, options.scale)
         file = options.out / f"{stem}.json"
         data = collect(figure, all_runs, options.scale, folder, _earlier(file, figure))
-        data.save(file)
         _write(data, stem, options.out, folder)
         write_index(options.out, path.parent)
     if options.forecast:
@@ -136,7 +136,8 @@ def _print_forecast(path: Path, jobs: list[Job], folder: Path) -> list[Expected]
     found = expect(jobs, folder)
     print(f"{path}: {len(found)} to do, {sum(is_done(j, folder) for j in jobs)} done")
     for one in found:
-        minutes = "some minutes" if one.minutes is None else f"{one.minutes:.1f} min"
+        unit = "core-min" if one.clock == "processor" else "min"
+        minutes = "some minutes" if one.minutes is None else f"{one.minutes:.1f} {unit}"
         steps = "" if one.steps is None else f", about {one.steps:,.0f} steps"
         print(f"  {one.name}: {minutes}{steps}", flush=True)
     return found
@@ -145,7 +146,7 @@ def _print_forecast(path: Path, jobs: list[Job], folder: Path) -> list[Expected]
 def _print_total(expected: list[Expected], lanes: int) -> None:
     """The sum over figures; a run that several of them share counts once."""
     distinct = {one.key: one for one in expected}.values()
-    minutes = sum(one.minutes or 0.0 for one in distinct)
+    hours = hours_in_lanes(distinct, lanes, os.cpu_count() or 1)
     unknown = sum(one.minutes is None for one in distinct)
     more = f", and {unknown} of unknown length" if unknown else ""
-    print(f"in all: {minutes / lanes / 60:.1f} hours in {lanes} lanes{more}")
+    print(f"in all: {hours:.1f} hours in {lanes} lanes{more}")

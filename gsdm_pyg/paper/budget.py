@@ -1,8 +1,13 @@
-"""Forecast of a figure: the minutes of each of its jobs on this machine."""
+"""Forecast of a figure: the minutes of each of its jobs on this machine.
+
+Minutes, limits and seconds of steps are those of the clock of the run: core-minutes
+where it is the processor's, which is measured over all threads.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +29,13 @@ class Expected:
     name: str
     minutes: float | None
     steps: float | None = None
+    clock: str = "wall"  # of the minutes
+
+
+def hours_in_lanes(expected: Iterable[Expected], lanes: int, cores: int) -> float:
+    """The hours until all is done: core-minutes are shared by the cores in use."""
+    workers = {"wall": lanes, "processor": cores}
+    return sum((one.minutes or 0.0) / workers[one.clock] for one in expected) / 60
 
 
 def expect(
@@ -46,7 +58,8 @@ def expect(
             config, samples = job.place.config, getattr(job, "num_samples", 1)
             count = config.evaluation.final_instances * samples
             evaluating = seconds.sampling(config, job.problem, count)
-            found.append(Expected(job.key, job.name, evaluating / 60))
+            clock = config.trainer.clock
+            found.append(Expected(job.key, job.name, evaluating / 60, clock=clock))
         else:
             found.append(Expected(job.key, job.name, None))
     return found
@@ -70,7 +83,8 @@ def _training(job: TrainingJob, seconds: _Seconds) -> Expected:
     training = min(limits)
     after = seconds.sampling(config, problem, config.evaluation.final_instances)
     steps = min(training / step, config.trainer.max_steps or float("inf"))
-    return Expected(job.key, job.name, (training + after) / 60, steps)
+    minutes = (training + after) / 60
+    return Expected(job.key, job.name, minutes, steps, config.trainer.clock)
 
 
 def seconds_of(duration: str) -> int:
@@ -102,11 +116,14 @@ class _Seconds:
         return share * expected.step_seconds * config.evaluation.evaluations
 
     def _forecast(self, config: Config) -> Forecast:
+        clock = config.trainer.clock
         parts = config.model_dump_json(
             include={"problem", "model", "data", "optimizer"}
         )
+        parts = f"{clock} {parts}"
         if parts not in self._known:
             source = config.problem.source()
             settings = config.model, config.data, config.optimizer
-            self._known[parts] = self._estimate(source, *settings)
+            now = time.process_time if clock == "processor" else time.perf_counter
+            self._known[parts] = self._estimate(source, *settings, clock=now)
         return self._known[parts]

@@ -20,6 +20,7 @@ from gsdm_pyg.paper.figure_file import FigureFile
 from gsdm_pyg.paper.jobs import Result
 from gsdm_pyg.paper.runs import Run, content_key
 from gsdm_pyg.paper.statistics import mean_interval
+from gsdm_pyg.paper.table import Cells
 from gsdm_pyg.problem import graph_of
 
 _ROUNDS = 7  # over all sizes; each gives one exponent
@@ -119,9 +120,9 @@ def complexity_figure(data: Data) -> Figure:
     return figure
 
 
-def complexity_table(data: Data) -> list[dict[str, str]]:
+def complexity_table(data: Data) -> list[Cells]:
     """One entry per panel and row: the paper's exponent beside those measured."""
-    lines = []
+    lines: list[Cells] = []
     for record in data.records:
         scores = {n: torch.tensor([v]) for n, v in record["scores"].items()}
         time_exponent = mean_interval([scores["time_exponent"]])

@@ -16,7 +16,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gsdm_pyg.files import write_file
 from gsdm_pyg.paper.figure_file import CHANCE, FigureFile, Panel, Scale
 from gsdm_pyg.paper.statistics import Interval, mean_interval
 from gsdm_pyg.registry import resolve_problem
@@ -40,18 +39,9 @@ class Data:
     records: list[Record]
     missing: list[str]
 
-    def save(self, path: Path) -> None:
-        content = {
-            "title": self.figure.title,
-            "scale": self.scale,
-            "missing": self.missing,
-            "records": self.records,
-        }
-        write_file(path, json.dumps(content, indent=None, allow_nan=False).encode())
-
     @classmethod
     def load(cls, path: Path, figure: FigureFile) -> Data:
-        """Read what `save` wrote."""
+        """Read what `gsdm_pyg.paper.making.save` wrote."""
         if not path.is_file():
             raise ValueError(
                 f"There is no {path}: make the figure without --redraw first (got no "
@@ -94,7 +84,8 @@ class Data:
         """The scores [n] of a place's instances by seed; none without records.
 
         By default of what the panel shows: its metric, or the minutes to get as good as
-        `time_to`. A run that never got there has the minutes of the longest run.
+        `time_to`. A run that never got there has the minutes of the longest run, see
+        `is_lower_bound`.
         """
         limit = self.panel_of(panel).time_to if metric is None else None
         metric = metric or self.metric(panel)
@@ -104,10 +95,27 @@ class Data:
                 for record in self.of(panel, point, row)
                 if metric in record.get("scores", {})
             }
-        best = self._best(panel, metric)
         longest = max(r.get("minutes", 0.0) for r in self.records)
         return {
-            record["seed"]: _numbers([minutes_to(record, metric, limit, best, longest)])
+            seed: _numbers([longest if minutes is None else minutes])
+            for seed, minutes in self._minutes_to(panel, point, row, limit).items()
+        }
+
+    def is_lower_bound(self, panel: str, point: str, row: str) -> bool:
+        """Whether some run never got as good as `time_to`: it takes more minutes."""
+        limit = self.panel_of(panel).time_to
+        if limit is None:
+            return False
+        return None in self._minutes_to(panel, point, row, limit).values()
+
+    def _minutes_to(
+        self, panel: str, point: str, row: str, limit: float
+    ) -> dict[int, float | None]:
+        """The minutes of each seed until the panel's metric is as good as a limit."""
+        metric = self.metric(panel)
+        best = self._best(panel, metric)
+        return {
+            record["seed"]: minutes_to(record, metric, limit, best)
             for record in self.of(panel, point, row)
         }
 
@@ -136,12 +144,18 @@ class Data:
         return found
 
     def interval(self, panel: str, point: str, row: str) -> Interval | None:
-        """The mean of a place with its interval."""
-        return _interval(self.scores(panel, point, row))
+        """The mean of a place with its interval; a lower bound has none."""
+        found = _interval(self.scores(panel, point, row))
+        if found is not None and self.is_lower_bound(panel, point, row):
+            return Interval(found.mean, -math.inf, math.inf)
+        return found
 
-    def chance_interval(self, panel: str, point: str) -> Interval | None:
-        """The same of chance, on the instances of the first row that has it."""
-        found = (self.chance(panel, point, row) for row in self.rows(panel))
+    def chance_interval(
+        self, panel: str, point: str, row: str | None = None
+    ) -> Interval | None:
+        """The same of chance, on a row's instances; by default the first one's."""
+        rows = self.rows(panel) if row is None else [row]
+        found = (self.chance(panel, point, row) for row in rows)
         timed = self.panel_of(panel).time_to is not None
         return None if timed else _interval(next(filter(None, found), {}))
 
@@ -159,7 +173,21 @@ class Data:
         chosen = self.panel_of(panel)
         if chosen.time_to is None:
             return chosen.metric
-        return f"minutes to {chosen.metric} of {chosen.time_to:g}"
+        return f"{self.minutes} to {chosen.metric} of {chosen.time_to:g}"
+
+    @cached_property
+    def minutes(self) -> str:
+        """What minutes are: of a processor's core where all runs used its clock."""
+        return self._unit("minutes")
+
+    @cached_property
+    def seconds(self) -> str:
+        """What the seconds of sampling are."""
+        return self._unit("sampling_seconds").replace("sampling_", "")
+
+    def _unit(self, effort: str) -> str:
+        clocks = {r.get("clock") for r in self.records if effort in r}
+        return f"core-{effort}" if clocks == {"processor"} else effort
 
     def best_value(self, panel: str, metric: str | None = None) -> float:
         """What the shown metric, or another, would ideally be."""
@@ -192,15 +220,13 @@ def _interval(scores: dict[int, Tensor]) -> Interval | None:
     return mean_interval([torch.stack(list(scores.values()))])
 
 
-def minutes_to(
-    record: Record, metric: str, limit: float, best: float, longest: float
-) -> float:
-    """The minutes of training until a metric is as good as a limit, or `longest`."""
+def minutes_to(record: Record, metric: str, limit: float, best: float) -> float | None:
+    """The minutes of training until a metric is as good as a limit, if it ever is."""
     curve = record.get("curve") or {"minutes": []}
     for minutes, value in zip(curve["minutes"], curve.get(metric, []), strict=False):
         if value is not None and abs(value - best) <= abs(limit - best):
             return float(minutes)
-    return longest
+    return None
 
 
 def round_numbers(value: Any) -> Any:

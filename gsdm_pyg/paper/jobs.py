@@ -16,6 +16,7 @@ from typing import Any, Protocol
 import torch
 
 from gsdm_pyg.baselines import create
+from gsdm_pyg.clock import clock_name, clock_of
 from gsdm_pyg.evaluation import label
 from gsdm_pyg.experiment import Experiment
 from gsdm_pyg.model import GSDM
@@ -103,9 +104,12 @@ class TrainingJob:
         if stopped is not None:
             raise Stopped(stopped)
         problem = experiment.training.problems[0]
+        clock = clock_name(next(experiment.model.parameters()).device)
         return {
             "steps": experiment.steps,
             "minutes": experiment.minutes,
+            "clock": config.trainer.clock if clock == "processor" else clock,
+            "sampling_seconds": experiment.sampling_seconds,
             "parameters": sum(p.numel() for p in experiment.model.parameters()),
             "scores": by_metric(experiment.evaluations[0].scores),
             "curve": read_curve(folder, label(problem)),
@@ -147,7 +151,7 @@ class EvaluationJob:
         model = load_model(self.place, runs)
         chosen = config.evaluation.sampler.model_dump(exclude_unset=True)
         device = next(model.parameters()).device
-        clock = time.process_time if device.type == "cpu" else time.perf_counter
+        clock = clock_of(device)
         start = clock()
         with PeakMemory(device) as memory:
             result = model.evaluate(
@@ -157,6 +161,7 @@ class EvaluationJob:
                 **chosen,
             )
         return {
+            "clock": clock_name(device),
             "sampling_seconds": clock() - start,
             "scores": {**by_metric(result.scores), "peak_gib": [memory.gib]},
         }
@@ -199,7 +204,11 @@ class BaselineJob:
             observe=config.model.observe,
         )
         minutes = (time.process_time() - start) / 60
-        return {"minutes": minutes, "scores": by_metric(result.scores)}
+        return {
+            "minutes": minutes,
+            "clock": "processor",
+            "scores": by_metric(result.scores),
+        }
 
 
 def model_folder(place: Run, runs: Path) -> Path:

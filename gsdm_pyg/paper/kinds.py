@@ -19,9 +19,9 @@ from gsdm_pyg.paper.heatmap import heatmap_figure, heatmap_jobs
 from gsdm_pyg.paper.jobs import BaselineJob, EvaluationJob, Job, TrainingJob
 from gsdm_pyg.paper.lines import curves_figure, scaling_figure
 from gsdm_pyg.paper.masks import masks_figure, masks_jobs
-from gsdm_pyg.paper.page import metric_table
 from gsdm_pyg.paper.runs import Run
 from gsdm_pyg.paper.samples import samples_figure, samples_jobs
+from gsdm_pyg.paper.table import Cells, heatmap_table, metric_table
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class HowTo:
 
     jobs: Callable[[FigureFile, Sequence[Run]], list[Any]]
     draw: Callable[[Data], Figure]
-    table: Callable[[Data], list[dict[str, str]]] = metric_table
+    table: Callable[[Data], list[Cells]] = metric_table
     records: Callable[[Job], bool] = lambda job: True
 
 
@@ -62,7 +62,7 @@ def _is_measured(job: Job) -> bool:
 HOW_TO: dict[Kind, HowTo] = {
     "scaling": HowTo(run_jobs, scaling_figure),
     "curves": HowTo(run_jobs, curves_figure),
-    "heatmap": HowTo(heatmap_jobs, heatmap_figure, records=_is_measured),
+    "heatmap": HowTo(heatmap_jobs, heatmap_figure, heatmap_table, _is_measured),
     "samples": HowTo(samples_jobs, samples_figure, records=_is_measured),
     "complexity": HowTo(complexity_jobs, complexity_figure, complexity_table),
     "masks": HowTo(masks_jobs, masks_figure, records=_is_measured),

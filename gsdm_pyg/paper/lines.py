@@ -13,7 +13,14 @@ from matplotlib.figure import Figure
 from gsdm_pyg.paper.data import Data, Record
 from gsdm_pyg.paper.figure_file import CHANCE
 
-_COLORS = [f"C{i}" for i in range(10)]
+_COLORS = [*(f"C{i}" for i in range(10)), "navy", "goldenrod"]
+_WIDE = 30  # times the smallest value, from where on an axis is logarithmic
+_HOLLOW: dict[str, Any] = {  # the marker of a lower bound
+    "marker": "o",
+    "markerfacecolor": "white",
+    "linestyle": "",
+    "zorder": 3,
+}
 
 
 def scaling_figure(data: Data) -> Figure:
@@ -22,27 +29,41 @@ def scaling_figure(data: Data) -> Figure:
     for ax, panel in zip(axes, data.panels, strict=True):
         points = data.points(panel)
         x = _positions(ax, points)
+        means: list[float] = []
+        bounds = {
+            point: [r for r in data.rows(panel) if data.is_lower_bound(panel, point, r)]
+            for point in points
+        }
         for row in data.rows(panel):
             found = [data.interval(panel, point, row) for point in points]
             shown = [(at, i) for at, i in zip(x, found, strict=True) if i is not None]
-            ax.errorbar(
+            means += [i.mean for _, i in shown]
+            bar = ax.errorbar(
                 [at for at, _ in shown],
                 [i.mean for _, i in shown],
                 [
-                    [max(0.0, i.mean - i.low) for _, i in shown],
-                    [max(0.0, i.high - i.mean) for _, i in shown],
+                    [_length(i.mean - i.low) for _, i in shown],
+                    [_length(i.high - i.mean) for _, i in shown],
                 ],
                 capsize=2,
                 marker="o",
                 markersize=3,
                 **_style(data, row),
             )
+            for at, interval, point in zip(x, found, points, strict=True):
+                if interval is not None and row in bounds[point]:
+                    color, number = bar.lines[0].get_color(), bounds[point].index(row)
+                    size = 3 + 2 * (len(bounds[point]) - number)  # rings, if several
+                    style = {"markersize": size, "markeredgecolor": color, **_HOLLOW}
+                    ax.plot(at, interval.mean, **style)
         chance = [data.chance_interval(panel, point) for point in points]
         shown = [(at, i) for at, i in zip(x, chance, strict=True) if i is not None]
         if shown:
-            means = [i.mean for _, i in shown]
-            ax.plot([at for at, _ in shown], means, "k--", lw=1, label=CHANCE)
+            level = [i.mean for _, i in shown]
+            ax.plot([at for at, _ in shown], level, "k--", lw=1, label=CHANCE)
+            means += level
         ax.set(title=panel, xlabel=data.panel_of(panel).axis, ylabel=data.shown(panel))
+        _scale(ax, means, data.best_value(panel))
     return _with_legend(figure, axes)
 
 
@@ -55,9 +76,11 @@ def curves_figure(data: Data) -> Figure:
     figure, axes = _panels(len(places))
     for ax, (panel, point) in zip(axes, places, strict=True):
         metric = data.metric(panel)
+        measured: list[float] = []
         for row in data.rows(panel):
             curves = [_curve(r, metric) for r in data.of(panel, point, row)]
             curves = [curve for curve in curves if len(curve[0])]
+            measured += [value for _, values in curves for value in values]
             style = _style(data, row)
             if curves:
                 grid, values = _on_one_grid(curves)
@@ -66,18 +89,29 @@ def curves_figure(data: Data) -> Figure:
                 ax.fill_between(grid, low, high, color=style["color"], alpha=0.2)
             elif (interval := data.interval(panel, point, row)) is not None:
                 ax.axhline(interval.mean, **{**style, "linestyle": ":"})
+                measured.append(interval.mean)
         chance = data.chance_interval(panel, point)
         if chance is not None:
             ax.axhline(chance.mean, color="black", linestyle="--", lw=1, label=CHANCE)
+            measured.append(chance.mean)
         title = f"{panel}, {data.panel_of(panel).axis} {point}" if point else panel
-        ax.set(title=title, xlabel="minutes of training", ylabel=data.shown(panel))
+        ax.set(
+            title=title, xlabel=f"{data.minutes} of training", ylabel=data.shown(panel)
+        )
+        _scale(ax, measured, data.best_value(panel))
     return _with_legend(figure, axes)
+
+
+def _length(error: float) -> float:
+    """Of an error bar; none where an interval has no end."""
+    return max(0.0, error) if math.isfinite(error) else 0.0
 
 
 def _panels(count: int) -> tuple[Figure, Sequence[Axes]]:
     columns = min(max(count, 1), 3)
     lines = math.ceil(max(count, 1) / columns)
-    size = (3.2 * columns + 0.4, 2.7 * lines + 0.7)
+    width = 4.4 if columns == 1 else 3.2
+    size = (width * columns + 0.4, 2.7 * lines + 0.7)
     figure = Figure(figsize=size, layout="constrained")
     axes = list(figure.subplots(lines, columns, squeeze=False).flat)
     for ax in axes[count:]:
@@ -107,6 +141,20 @@ def _positions(ax: Axes, points: Sequence[str]) -> list[float]:
     return x
 
 
+def _scale(ax: Axes, measured: Sequence[float], best: float) -> None:
+    """A logarithmic y axis where errors span orders of magnitude, down to 0 or not."""
+    above = [value for value in measured if value > 0]
+    if best != 0 or not above or max(above) <= _WIDE * min(above):
+        return
+    least = min(above)
+    if min(measured) > 0:
+        ax.set_yscale("log")
+        ax.set_ylim(least / 2, 1.6 * max(above))
+    else:  # linear up to the smallest value above 0
+        ax.set_yscale("symlog", linthresh=least)
+        ax.set_ylim(-0.1 * least, 1.6 * max(above))
+
+
 def _curve(record: Record, metric: str) -> tuple[list[float], list[float]]:
     """Minutes and values of one run."""
     curve = record.get("curve") or {}
@@ -134,7 +182,7 @@ def _with_legend(figure: Figure, axes: Sequence[Axes]) -> Figure:
         handles.values(),
         handles.keys(),
         loc="outside lower center",
-        ncols=4,
+        ncols=max(2, min(4, round(figure.get_figwidth() / 2.4))),
         fontsize=8,
     )
     return figure

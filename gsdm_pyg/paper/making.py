@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +12,12 @@ from gsdm_pyg.baselines import create
 from gsdm_pyg.files import atomic_writer, write_file
 from gsdm_pyg.paper.data import Data, Record, round_numbers
 from gsdm_pyg.paper.figure_file import CHANCE, FigureFile, Scale
-from gsdm_pyg.paper.jobs import Job, by_metric
+from gsdm_pyg.paper.jobs import Job, TrainingJob, by_metric
 from gsdm_pyg.paper.kinds import HOW_TO
-from gsdm_pyg.paper.page import page
+from gsdm_pyg.paper.page import page, verdicts
 from gsdm_pyg.paper.runs import Run, content_key
 from gsdm_pyg.paper.sweep import is_done, read_result
+from gsdm_pyg.paper.table import entries
 
 
 def jobs_of(figure: FigureFile, runs: Sequence[Run]) -> list[Job]:
@@ -43,22 +46,35 @@ def collect(
     records: list[Record] = []
     missing: list[str] = []
     chance: dict[str, Any] = {}
+    trained: dict[str, Record] = {}  # the training that others need, by its key
     for job in jobs_of(figure, runs):
-        if not HOW_TO[figure.kind].records(job):
-            continue
+        config = job.place.config
         labels = {
             **job.labels,
-            "problem": job.place.config.problem.name,
+            "problem": config.problem.name,
             "key": job.key,
+            "clock": config.trainer.clock,
         }
+        if not HOW_TO[figure.kind].records(job):
+            if isinstance(job, TrainingJob) and is_done(job, folder):
+                trained[job.key] = _effort({**labels, **read_result(job, folder)})
+            continue
         if is_done(job, folder):
             found = {**_chance(job, figure, chance), **read_result(job, folder)}
+            if job.place.key in trained:
+                found["training"] = trained[job.place.key]
             records.append(round_numbers({**labels, **found}))
         elif (*_place(labels), job.key) in kept:
             records.append(kept[*_place(labels), job.key])
         else:
             missing.append(job.name)
     return Data(figure, scale, records, missing)
+
+
+def _effort(record: Record) -> Record:
+    """What a training took."""
+    names = ("key", "clock", "steps", "minutes", "sampling_seconds")
+    return {name: record[name] for name in names if name in record}
 
 
 def _place(record: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -84,8 +100,37 @@ def stem_of(path: Path, scale: Scale) -> str:
     return f"{path.stem}-{scale}"
 
 
+def save(data: Data, path: Path) -> None:
+    """Write the JSON file of a figure, which `Data.load` reads.
+
+    It needs none of this code: the table has a mean with its interval, seeds and
+    minutes per place, the verdicts say which claims hold, and the records have every
+    score.
+    """
+    claims = [
+        {
+            "claim": verdict.claim.says,
+            "row": verdict.claim.row,
+            "than": verdict.claim.than,
+            "verdict": verdict.answer,
+            "advantage": verdict.advantage and asdict(verdict.advantage),
+            "sentence": str(verdict),
+        }
+        for verdict in verdicts(data)
+    ]
+    content = {
+        "title": data.figure.title,
+        "scale": data.scale,
+        "verdicts": round_numbers(claims),
+        "table": entries(data),
+        "missing": data.missing,
+        "records": data.records,
+    }
+    write_file(path, json.dumps(content, allow_nan=False).encode())
+
+
 def write(data: Data, stem: str, folder: Path, runs: Path) -> None:
-    """Write the figure (PNG and PDF) and its page; JSON comes first, see `Data.save`.
+    """Write the JSON file, the figure (PNG and PDF) and its page.
 
     Args:
         data: What to draw.
@@ -93,6 +138,7 @@ def write(data: Data, stem: str, folder: Path, runs: Path) -> None:
         folder: Where to write.
         runs: The folder of the runs, for links.
     """
+    save(data, folder / f"{stem}.json")
     if data.records:
         figure = HOW_TO[data.figure.kind].draw(data)
         for kind in ("png", "pdf"):

@@ -4,44 +4,13 @@ from __future__ import annotations
 
 import os
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from gsdm_pyg.paper.claims import Verdict, judge
 from gsdm_pyg.paper.data import Data, Record
 from gsdm_pyg.paper.figure_file import CHANCE
-
-Cells = Mapping[str, str]
-
-
-def metric_table(data: Data) -> list[dict[str, str]]:
-    """One entry per panel, point and row: the metric, its interval, seeds, minutes."""
-    lines = []
-    for panel in data.panels:
-        for point in data.points(panel):
-            intervals = {
-                row: data.interval(panel, point, row) for row in data.rows(panel)
-            }
-            intervals[CHANCE] = data.chance_interval(panel, point)
-            for row, interval in intervals.items():
-                if interval is None:
-                    continue
-                records = data.of(panel, point, row)
-                lines.append(
-                    {
-                        "panel": panel,
-                        "point": point,
-                        "row": row,
-                        "metric": data.shown(panel),
-                        "mean": f"{interval.mean:.4g}",
-                        "95% interval": f"{interval.low:.4g} to {interval.high:.4g}",
-                        "seeds": " ".join(str(r["seed"]) for r in records),
-                        "minutes": _mean(r.get("minutes") for r in records),
-                        "steps": _mean(r.get("steps") for r in records),
-                    }
-                )
-    return [_without_empty(line, lines) for line in lines]
+from gsdm_pyg.paper.table import Cells, markdown_table
 
 
 def page(
@@ -69,32 +38,61 @@ def page(
         missing = "; ".join(_shorten(data.missing))
         parts.append(f"**Not run yet** ({len(data.missing)}): {missing}.")
     if lines:
-        parts.append(
-            "Means with 95% intervals (of Student's t over seeds, or over instances "
-            "where there is one seed); chance is answers that ignore what is given; "
-            "minutes and steps are those of training, a mean over seeds. The same in "
-            "JSON, with every score: "
-            f"[{stem}.json]({stem}.json); the figure as [PDF]({stem}.pdf)."
-        )
+        parts.append(_about(data, lines, stem))
         parts.append(markdown_table(lines))
     parts.append(_links(data.records, folder, runs))
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
+def _about(data: Data, lines: Sequence[Cells], stem: str) -> str:
+    """What the columns of the table are."""
+    columns = lines[0]
+    said = []
+    if "95% interval" in columns:
+        said.append(
+            "Means with 95% intervals of Student's t over seeds, or over instances "
+            "where there is one seed."
+        )
+    if data.figure.kind == "complexity":
+        said.append(
+            "Exponents are slopes of lines through logarithms; the interval is over "
+            "rounds of measurements."
+        )
+    if any(CHANCE in (*line, line.get("row")) for line in lines):
+        said.append("Chance is answers that ignore what is given.")
+    if data.minutes in columns:
+        untrained = any("steps" not in record for record in data.records)
+        answers = ", or of all answers of a method without training" * untrained
+        said.append(
+            f"{data.minutes.capitalize()} are those of training{answers}; they and the "
+            "steps are means over seeds."
+        )
+    if any("core-" in name for name in columns):
+        said.append(
+            "Times of cores count what the threads of a run compute, so other work on "
+            "the machine takes nothing from it."
+        )
+    if any(line.get("mean", "").startswith(">") for line in lines):
+        said.append(
+            "A run that never got there counts as the minutes of the longest run, so "
+            "its mean is a lower bound, with > in the table and a hollow marker in "
+            "the figure."
+        )
+    if data.figure.kind == "heatmap":
+        said.append(
+            f"A cell of the figure shows the {data.metric(data.panels[0])} and the "
+            f"{data.seconds} of an answer; its color scale ends at chance."
+        )
+    said.append(
+        f"The same in JSON, with every score: [{stem}.json]({stem}.json); the figure "
+        f"as [PDF]({stem}.pdf)."
+    )
+    return " ".join(said)
+
+
 def verdicts(data: Data) -> list[Verdict]:
     """What the records say about each claim."""
     return [judge(claim, data) for claim in data.figure.claims]
-
-
-def markdown_table(lines: Sequence[Cells]) -> str:
-    """Entries with the same keys as a table."""
-    head = list(lines[0])
-    body = [
-        head,
-        ["---"] * len(head),
-        *([line[name] for name in head] for line in lines),
-    ]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in body)
 
 
 def _links(records: Sequence[Record], folder: Path, runs: Path) -> str:
@@ -115,16 +113,6 @@ def _links(records: Sequence[Record], folder: Path, runs: Path) -> str:
 def _place(record: Record) -> str:
     parts = (record["row"], record["panel"], record["point"], f"seed {record['seed']}")
     return "; ".join(part for part in parts if part)
-
-
-def _mean(values: Iterable[Any]) -> str:
-    known = [float(value) for value in values if value is not None]
-    return f"{sum(known) / len(known):,.4g}" if known else ""
-
-
-def _without_empty(line: dict[str, str], lines: Sequence[Cells]) -> dict[str, str]:
-    """A line without the columns that are empty in all lines."""
-    return {n: text for n, text in line.items() if any(other[n] for other in lines)}
 
 
 def _shorten(names: Sequence[str], most: int = 40) -> list[str]:

@@ -13,6 +13,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from torch import Tensor
 
+from gsdm_pyg.clock import clock_name, clock_of
 from gsdm_pyg.evaluation import metrics_of, plot_of
 from gsdm_pyg.paper.data import Data, Record
 from gsdm_pyg.paper.figure_file import FigureFile
@@ -92,9 +93,13 @@ class SamplesJob:
             for name in truths
             if known[name].any()
         }
+        device = next(model.parameters()).device
+        clock = clock_of(device)
+        start = clock()
         drawn = model.sample(
             problem, given, self.num_samples, generator=generator, **chosen
         )
+        seconds = clock() - start
         scores: list[dict[str, float]] = []
         examples: list[dict[str, Any]] = []
         for i in range(count):
@@ -116,7 +121,13 @@ class SamplesJob:
                         "samples": arrays,
                     }
                 )
-        return {"scores": by_metric(scores), "examples": examples}
+        return {
+            "clock": clock_name(device),
+            "sampling_seconds": seconds,
+            "answers": count * self.num_samples,
+            "scores": by_metric(scores),
+            "examples": examples,
+        }
 
 
 def samples_figure(data: Data) -> Figure:
@@ -126,8 +137,8 @@ def samples_figure(data: Data) -> Figure:
         return Figure(figsize=(2, 2))
     height, width, _ = pictures[0][0].shape
     columns = max(len(line) for line in pictures)
-    across = 7.5 / columns
-    size = (7.5, len(pictures) * across * height / width)
+    whole = 11.0 if width > 3 * height else 7.5  # inches; long pictures have small text
+    size = (whole, len(pictures) * whole / columns * height / width)
     figure = Figure(figsize=size, layout="constrained")
     axes = figure.subplots(len(pictures), columns, squeeze=False)
     for ax in axes.flat:

@@ -22,6 +22,8 @@ class Interval:
     high: float
 
     def __str__(self) -> str:
+        if math.isinf(self.low) or math.isinf(self.high):
+            return f"{self.mean:.3g}"
         return f"{self.mean:.3g} [{self.low:.3g}, {self.high:.3g}]"
 
 

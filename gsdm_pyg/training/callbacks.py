@@ -84,7 +84,7 @@ def build_timer(settings: TrainerSettings) -> Timer:
 
 
 class ProgressBar(TQDMProgressBar):
-    """Lightning's bar over an endless epoch, with the time that is left.
+    """Lightning's bar over an endless epoch, with the time that is left on the wall.
 
     In a file or a notebook it moves with the logs, and not at every step.
     """
@@ -102,18 +102,23 @@ class ProgressBar(TQDMProgressBar):
         if isinstance(rate, float):
             metrics["nodes/s"] = f"{rate:,.0f}"
         done = trainer.global_step - self._first_step
+        elapsed = time.monotonic() - self._start
         left = self._timer.time_remaining()
+        if left is not None:  # of the timer's clock, which may be the processor's
+            spent = self._timer.time_elapsed() - self._spent
+            left *= elapsed / spent if spent > 0 else 1.0
         if trainer.max_steps > 0 and done:
-            elapsed = time.monotonic() - self._start
             by_steps = elapsed / done * (trainer.max_steps - trainer.global_step)
             left = by_steps if left is None else min(left, by_steps)
         if left is not None:
-            metrics["left"] = f"{int(left) // 60}:{int(left) % 60:02d}"
+            minutes, seconds = divmod(max(0, int(left)), 60)
+            metrics["left"] = f"{minutes}:{seconds:02d}"
         return metrics
 
     def on_train_start(self, trainer: L.Trainer, module: L.LightningModule) -> None:
         super().on_train_start(trainer, module)
         self._start, self._first_step = time.monotonic(), trainer.global_step
+        self._spent = self._timer.time_elapsed()  # by a run that goes on
 
     @property
     def total_train_batches(self) -> int | float:

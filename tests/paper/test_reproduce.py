@@ -13,6 +13,7 @@ import yaml
 from lightning.pytorch.utilities.seed import isolate_rng
 
 from gsdm_pyg.cli import main
+from gsdm_pyg.paper.making import save
 from gsdm_pyg.paper.runs import load_runs
 from tests.cli.commands import refusal
 from tests.helpers import (
@@ -216,5 +217,5 @@ def test_train_without_a_row_names_the_choice(tmp_path):
 
 def test_data_that_is_saved_reads_back_equal(tmp_path):
     data = data_of({("3", "kept"): [[0.25, 0.5]], ("3", "dropped"): [[0.75, 1.0]]})
-    data.save(tmp_path / "data.json")
+    save(data, tmp_path / "data.json")
     assert data.load(tmp_path / "data.json", data.figure) == data

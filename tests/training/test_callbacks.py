@@ -13,9 +13,14 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from lightning.pytorch.callbacks import TQDMProgressBar
 
 from gsdm_pyg.training import callbacks
-from gsdm_pyg.training.callbacks import AtomicCheckpointIO, ProcessorTimer
+from gsdm_pyg.training.callbacks import (
+    AtomicCheckpointIO,
+    ProcessorTimer,
+    ProgressBar,
+)
 from tests.helpers import STUCK, files_of, train_here, write_config
 from tests.training.runs import WatchedTraining, checkpoint_of, watched
 
@@ -125,16 +130,16 @@ def test_in_a_file_the_progress_bar_moves_with_the_logs(capfd):
 
 
 class Clocks:
-    """In place of `time`: the processor's clock is set by hand, the wall's goes on."""
+    """In place of `time`: clocks that are set by hand."""
 
     def __init__(self) -> None:
-        self.processor = 7.0
+        self.processor, self.wall = 7.0, time.monotonic()
 
     def process_time(self) -> float:
         return self.processor
 
     def monotonic(self) -> float:
-        return time.monotonic()
+        return self.wall
 
 
 def test_the_processor_clock_goes_on_where_the_last_process_stopped(monkeypatch):
@@ -163,6 +168,39 @@ def test_the_processor_clock_is_the_wall_s_where_the_model_is_on_a_gpu(monkeypat
     timer.on_train_start(None, SimpleNamespace(device=torch.device("meta")))
     clocks.processor += 1e6
     assert timer.time_elapsed() < 1e6
+
+
+def left_on_the_bar(max_steps: int, timer: ProcessorTimer, monkeypatch) -> str:
+    """After two steps, in which the wall's clock went on by ten seconds."""
+    monkeypatch.setattr(TQDMProgressBar, "on_train_start", lambda *details: None)
+    monkeypatch.setattr(TQDMProgressBar, "get_metrics", lambda *details: {})
+    trainer = SimpleNamespace(max_steps=max_steps, global_step=5)
+    module = SimpleNamespace(device=torch.device("cpu"))
+    bar = ProgressBar(timer, log_every=1)
+    timer.on_train_start(trainer, module)
+    bar.on_train_start(trainer, module)
+    callbacks.time.processor += 4.0
+    callbacks.time.wall += 10.0
+    trainer.global_step += 2
+    return bar.get_metrics(trainer, module)["left"]
+
+
+@pytest.mark.parametrize(
+    ("duration", "max_steps", "left"),
+    [
+        ("00:00:01:00", -1, "2:00"),  # 48 seconds of 52 left, ten for every four
+        ("00:00:01:00", 9, "0:10"),  # two steps, five seconds each
+        (None, 9, "0:10"),
+        ("00:00:00:09", 100, "0:00"),  # over
+    ],
+)
+def test_the_bar_shows_what_is_left_on_the_wall_s_clock(
+    monkeypatch, duration, max_steps, left
+):
+    monkeypatch.setattr(callbacks, "time", Clocks())
+    timer = ProcessorTimer(duration)
+    timer.load_state_dict({"time_elapsed": {"train": 8.0}})  # a run that goes on
+    assert left_on_the_bar(max_steps, timer, monkeypatch) == left
 
 
 @pytest.mark.slow
