@@ -127,11 +127,21 @@ def test_ctrl_c_before_the_first_batch_is_finished_leaves_nothing(monkeypatch):
     assert type(caught.value) is KeyboardInterrupt
 
 
-@pytest.mark.parametrize("solver", ["dpm++", "ddpm"])
-def test_a_sample_depends_neither_on_the_batches_nor_on_how_many_are_drawn(solver):
+@pytest.mark.parametrize(
+    "sampler",
+    [
+        {"solver": "dpm++"},
+        {"solver": "ddpm", "spacing": "time"},
+        {"solver": "dpm++_sde", "spacing": "karras"},  # the default with classes
+        {"solver": "dpm++", "restarts": 2},
+        {"solver": "dpm++_sde", "restarts": 2},
+    ],
+    ids=lambda sampler: " ".join(map(str, sampler.values())),
+)
+def test_a_sample_depends_neither_on_the_batches_nor_on_how_many_are_drawn(sampler):
     model, problem = tiny_model(BCMF(2, 3, 2)), BCMF(2, 3, 2)
     given = {"E": torch.rand(3, 2, 3, generator=seeded(0))}
-    settings = {"generator": 5, "steps": 6, "solver": solver}
+    settings = {"generator": 5, "steps": 6, **sampler}
     many = model.sample(problem, given, 8, **settings)
     few = model.sample(problem, given, 3, max_nodes=40, **settings)
     for name, values in few.items():
