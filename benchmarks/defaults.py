@@ -1,6 +1,7 @@
 """One setting changed at a time, on problems whose posterior is exact.
 
     python -m benchmarks.defaults [--task two_moons] [--set schedule=cosine]
+    python -m benchmarks.defaults --set num_examples=30000 --set optimizer.ema=0.99
 
 trains on the CPU for as many steps whatever is changed, and compares samples with exact
 ones given observations that are drawn for this alone, none of sbibm's: settings must
@@ -18,16 +19,16 @@ from statistics import mean
 from typing import Any
 
 import torch
-import yaml
 from torch import Tensor
 
-from benchmarks.sbibm_methods import split
+from benchmarks.sbibm_methods import read_settings, split
 from examples.programs.gaussian_mixture import gaussian_mixture
 from examples.programs.hidden_markov import error as hidden_markov_error
 from examples.programs.hidden_markov import hidden_markov
 from examples.programs.two_moons import two_moons
 from gsdm_pyg import GSDM, Problem, ProblemFamily
 from gsdm_pyg.diagnostics import c2st
+from gsdm_pyg.settings import TrainingSettings
 
 SAMPLERS = ("20 dpm++ karras", "50 dpm++ karras", "50 dpm++_sde karras", "50 ddpm time")
 OBSERVATIONS, SAMPLES = 6, 3000
@@ -36,28 +37,41 @@ Draw = Callable[[Tensor, torch.Generator], tuple[Tensor, Tensor]]
 Task = tuple[Problem | ProblemFamily, dict[str, Any], Callable[[GSDM], float]]
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    """Options, checked before any work; `changes` has the settings by name."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--task", choices=TASKS, action="append", help="default: all")
     parser.add_argument("--steps", type=int, default=3000, help="of training")
-    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a setting of the model or its training, such as width=32; repeatable",
+    )
     parser.add_argument("--sampler", action="append", help='such as "50 ddpm time"')
     options = parser.parse_args(arguments)
-    changes = {
-        name: yaml.safe_load(value)
-        for name, _, value in (change.partition("=") for change in options.set)
-    }
+    try:
+        options.changes = read_settings(options.set)
+        TrainingSettings.from_keywords(split(options.changes)[1])
+    except ValueError as error:
+        parser.error(str(error))
+    return options
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    options = parse(arguments)
     print("| task | settings | sampler | error | training, s |")
     print("| --- | --- | --- | ---: | ---: |")
     for task in options.task or TASKS:
         source, defaults, error = TASKS[task]()
-        of_model, of_fit = split({**defaults, **changes})
+        of_model, of_fit = split({**defaults, **options.changes})
         torch.manual_seed(0)
         model = GSDM.from_problem(source, **of_model)
         start = time.process_time()
-        model.fit(max_steps=options.steps, accelerator="cpu", **of_fit)
+        model.fit(**{"max_steps": options.steps, "accelerator": "cpu", **of_fit})
         seconds = time.process_time() - start
         for sampler in options.sampler or SAMPLERS:
             steps, solver, spacing = sampler.split()

@@ -24,13 +24,13 @@ from statistics import mean, stdev
 from typing import Any
 
 import torch
-import yaml
 
 from benchmarks.sbibm_methods import (
     Sample,
     Training,
     gsdm_sampler,
     load,
+    read_settings,
     save,
     split,
     train_gsdm,
@@ -131,19 +131,6 @@ def add_choices(options: argparse.Namespace) -> None:
             "--npe-only trains and samples none of our models: leave out "
             f"{(given or ['--load'])[0]} (got both)."
         )
-
-
-def read_settings(texts: Sequence[str]) -> dict[str, Any]:
-    """Keywords from texts: width=64, or optimizer.name=adamw of a section."""
-    settings: dict[str, Any] = {}
-    for text in texts:
-        path, equals, value = text.partition("=")
-        if not equals:
-            raise ValueError(f"A setting reads name=value (got {text!r}).")
-        section, dot, name = path.rpartition(".")
-        place = settings.setdefault(section, {}) if dot else settings
-        place[name] = yaml.safe_load(value)
-    return settings
 
 
 def used(options: argparse.Namespace, method: str) -> Row:

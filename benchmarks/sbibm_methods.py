@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -16,6 +16,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
+import yaml
 from torch import Tensor
 from torch.distributions import Distribution, MultivariateNormal
 from torch.optim.optimizer import register_optimizer_step_post_hook
@@ -79,6 +80,19 @@ def train_gsdm(
     if training.minutes < 0.98 * minutes and training.steps < max_steps:
         raise KeyboardInterrupt  # `fit` returned after Ctrl-C: that is no result
     return model, training
+
+
+def read_settings(texts: Sequence[str]) -> dict[str, Any]:
+    """Keywords from texts: width=64, or optimizer.name=adamw of a section."""
+    settings: dict[str, Any] = {}
+    for text in texts:
+        path, equals, value = text.partition("=")
+        if not equals:
+            raise ValueError(f"A setting reads name=value (got {text!r}).")
+        section, dot, name = path.rpartition(".")
+        place = settings.setdefault(section, {}) if dot else settings
+        place[name] = yaml.safe_load(value)
+    return settings
 
 
 def split(settings: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -25,7 +25,14 @@ if TYPE_CHECKING:
     from gsdm_pyg.seeding import keyed_generator
     from gsdm_pyg.settings import GraphOptions, ModelSettings, SamplerSettings
     from gsdm_pyg.sizes import Size, Sizes
-    from gsdm_pyg.variables import Categorical, Continuous, Integer, Role, Variable
+    from gsdm_pyg.variables import (
+        Categorical,
+        Continuous,
+        Integer,
+        Role,
+        Simplex,
+        Variable,
+    )
 
 __version__ = "0.1.0"
 
@@ -34,7 +41,14 @@ _PUBLIC = {  # module -> names, in the order of the data flow
     "choices": ["Observe"],
     "seeding": ["keyed_generator"],
     "sizes": ["Size", "Sizes"],
-    "variables": ["Categorical", "Continuous", "Integer", "Role", "Variable"],
+    "variables": [
+        "Categorical",
+        "Continuous",
+        "Integer",
+        "Role",
+        "Simplex",
+        "Variable",
+    ],
     "encoding": ["Arrays"],
     "graphical_model": ["GraphicalModel"],
     "plotting": ["matrix_figure"],
@@ -61,6 +75,7 @@ __all__ = [  # noqa: RUF022, the order of the data flow
     "Continuous",
     "Integer",
     "Role",
+    "Simplex",
     "Variable",
     "Arrays",
     "GraphicalModel",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from inspect import signature
 from itertools import islice
 from pathlib import Path
@@ -79,6 +78,7 @@ def evaluate(
     sampler: SamplerSettings,
     seed: int = 0,
     max_nodes: int = MAX_NODES,
+    draw: int = 0,
 ) -> Evaluation:
     """Sample one answer for each of `num_instances` fresh instances and score it.
 
@@ -89,10 +89,14 @@ def evaluate(
         sampler: How to draw.
         seed: Chooses instances and noise.
         max_nodes: Bound on the nodes of one batch.
+        draw: Which of several answers to the same instances to draw, from 0.
     """
     settings = diffusion.settings
     diffusion.spec.graph(problem, settings.graph)  # raises if the problem does not fit
-    generator = partial(keyed_generator, "answer", seed)
+    another = (draw,) if draw else ()
+
+    def generator(i: int) -> torch.Generator:
+        return keyed_generator("answer", seed, i, *another)
 
     def answer(problem: Problem, values: Arrays, known: Arrays) -> dict[str, Tensor]:
         instances = encode(problem, values, known, settings.graph)

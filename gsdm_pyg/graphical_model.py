@@ -30,6 +30,7 @@ from gsdm_pyg.variables import (
     Domain,
     Integer,
     Role,
+    Simplex,
     Variable,
     check_domain,
     check_positions,
@@ -75,7 +76,8 @@ class GraphicalModel:
         Args:
             name: The key of the variable in samples and in `given`.
             shape: Its shape; () for a single number.
-            domain: `Continuous(low, high)` or `Categorical(num_classes)`.
+            domain: `Continuous(low, high)`, `Integer(low, high)`, `Simplex()` or
+                `Categorical(num_classes)`.
             role: Observed, latent, or an intermediate result; by its name, too.
             positions: Integers that broadcast to the shape, one tensor per coordinate.
                 Nodes that agree in all coordinates are exchangeable: exchangeable
@@ -94,6 +96,11 @@ class GraphicalModel:
             check_domain(name, domain),
             Role(role),
         )
+        if isinstance(domain, Simplex) and not shape:
+            raise ValueError(
+                f"Variable {name!r} holds shares of a whole along its last axis: give "
+                f"it a shape such as (3,) (got {shape})."
+            )
         positions = check_positions(name, shape, positions)
         variable = Variable(name, shape, domain, role, self.num_nodes, positions)
         self.variables[name] = variable

@@ -11,6 +11,7 @@ from tqdm import tqdm
 from gsdm_pyg.data import Instances, structure, to_batch
 from gsdm_pyg.diffusion.graph_model import GraphModel
 from gsdm_pyg.settings import GraphOptions, SamplerSettings
+from gsdm_pyg.variables import Simplex
 
 MAX_NODES = 200_000  # of one batch, to bound memory
 MAX_EDGES = 20_000_000  # likewise; dense graphs reach it first
@@ -78,11 +79,14 @@ def sample_posterior(
             "The model's samples are not finite: its weights are damaged, or what is "
             f"given is far outside of what training saw (got {x[~x.isfinite()][0]})."
         )
-    samples = {
-        name: value
-        for name, value in graph.decode(x).items()
-        if options.has_values(graph.variables[name].role)
-    }
+    known = graph.unpack(instances.observed[: len(x), :, None])  # [b, *shape, 1]
+    samples = {}
+    for name, value in graph.decode(x).items():
+        variable = graph.variables[name]
+        if isinstance(variable.domain, Simplex):
+            value = variable.domain.close(value, known[name].squeeze(-1))
+        if options.has_values(variable.role):
+            samples[name] = value
     if interrupted:
         raise SamplingInterrupted(samples)
     return samples

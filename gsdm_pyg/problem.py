@@ -68,7 +68,7 @@ class Problem(metaclass=_ProblemType):
     reference: ClassVar[str | None] = None  # path/to/file.py:ClassName, if loaded so
     partial: ClassVar[Sequence[str]] = ()  # metrics that only some instances have
     # The best value of a metric, inf if there is no end, and 0 if it is not named here.
-    # `gsdm report` chooses by the first.
+    # `gsdm report` chooses by the first, see `gsdm_pyg.report.choose_metric`.
     best_values: ClassVar[Mapping[str, float]] = {}
     # A constraint holds if it is violated by no more than this, see `violations`.
     tolerance: ClassVar[float] = 1e-3
@@ -274,9 +274,7 @@ class Problem(metaclass=_ProblemType):
         that have it, those where it is not NaN.
         """
         scores = check_scores(Method("metrics", self), scores)
-        variables = graph_of(self).variables
-        default = {f"{kind}_{name}" for kind in ("rmse", "wrong") for name in variables}
-        means = {}
+        default, means = default_metrics(self), {}
         for name in scores[0]:
             values = torch.tensor([score[name] for score in scores], dtype=torch.double)
             partial = name in self.partial or name in default
@@ -432,6 +430,12 @@ class ProblemFamily:
         return self.problem(
             **{n: range_end(self._kind(n), s, end) for n, s in self.ranges.items()}
         )
+
+
+def default_metrics(problem: Problem) -> set[str]:
+    """The names of the metrics that a problem has unless it defines its own."""
+    names = graph_of(problem).variables
+    return {f"{kind}_{name}" for kind in ("rmse", "wrong") for name in names}
 
 
 def graph_of(

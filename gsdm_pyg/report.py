@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
+from statistics import mean
 from typing import TypeVar, get_args
 
 import torch
@@ -14,9 +15,15 @@ from tqdm import tqdm
 
 from gsdm_pyg.choices import Solver, Spacing
 from gsdm_pyg.diffusion.solvers import is_stochastic
-from gsdm_pyg.evaluation import EvaluationInterrupted, evaluate, prior_metrics
+from gsdm_pyg.energy import ENERGY_SCORE, EnergyScore
+from gsdm_pyg.evaluation import (
+    Evaluation,
+    EvaluationInterrupted,
+    evaluate,
+    prior_metrics,
+)
 from gsdm_pyg.model import GSDM
-from gsdm_pyg.problem import Problem
+from gsdm_pyg.problem import Problem, default_metrics
 from gsdm_pyg.seeding import as_seed, keyed_generator
 from gsdm_pyg.settings import SamplerSettings
 
@@ -51,7 +58,7 @@ class Report:
 
     Args:
         problem: What was solved, at one size.
-        metric: The metric to compare by, one of `Problem.summary`.
+        metric: The metric to compare by, as `choose_metric` names it.
         scores: The metrics of each instance, by setting.
     """
 
@@ -117,6 +124,8 @@ class Report:
         return min([*settled, self.best], key=_cost)
 
     def _value(self, scores: Scores) -> float:
+        if self.metric == ENERGY_SCORE:
+            return mean(score[ENERGY_SCORE] for score in scores)
         return self.problem.summary(scores)[self.metric]
 
 
@@ -176,7 +185,8 @@ def measure(
 
     All settings see the same instances and start from the same noise. No seed gives
     the instances of `GSDM.evaluate`: figures to publish come from others than those
-    that a setting was chosen on.
+    that a setting was chosen on. Where `has_energy_score`, two answers are drawn of
+    each instance, and that score is among the metrics.
 
     Args:
         model: The model to examine.
@@ -188,6 +198,7 @@ def measure(
         keep: Is called with all that is finished after every setting.
     """
     own_seed = as_seed(keyed_generator("report", seed))
+    energy_score = EnergyScore(problem) if has_energy_score(problem) else None
     settings, known = list(samplers), dict(finished or {})
     scores = {sampler: known[sampler] for sampler in settings if sampler in known}
     left = [sampler for sampler in settings if sampler not in known]
@@ -195,13 +206,11 @@ def measure(
     done = total - sum(sampler.evaluations for sampler in left)
     with tqdm(total=total, initial=done, desc="report", disable=None) as bar:
         for sampler in left:
+            what = (model.diffusion, problem, num_instances, sampler, own_seed)
             try:
-                result = evaluate(
-                    model.diffusion, problem, num_instances, sampler, own_seed
-                )
+                scores[sampler] = _scores(energy_score, partial(evaluate, *what))
             except EvaluationInterrupted:
                 raise KeyboardInterrupt from None  # of whole settings alone
-            scores[sampler] = result.scores
             if keep is not None:
                 keep(scores)
             bar.update(sampler.evaluations)
@@ -209,21 +218,52 @@ def measure(
 
 
 def choose_metric(problem: Problem, name: str | None = None) -> str:
-    """A metric of a problem; by default the first that has a best value, or the first.
+    """A metric of a problem; by default the first that has a best value.
+
+    Where no metric has one, the first that the problem defines itself. Where it defines
+    none, the energy score: the errors that every problem has by default are those of a
+    single answer, which are lowest for an answer in the middle of the posterior.
 
     Args:
         problem: The problem.
         name: The metric that is wanted.
     """
     known = list(prior_metrics(problem, 2))
+    rated = [metric for metric in problem.best_values if metric in known]
+    own = [metric for metric in known if metric not in default_metrics(problem)]
+    if not rated and not own:
+        known.append(ENERGY_SCORE)
     if name is None:
-        return next((n for n in problem.best_values if n in known), known[0])
+        return [*rated, *own, ENERGY_SCORE][0]
     if name not in known:
         raise ValueError(
             f"The metrics of {type(problem).__name__} are {', '.join(known)} "
             f"(got {name!r})."
         )
     return name
+
+
+def has_energy_score(problem: Problem) -> bool:
+    """Whether settings of this problem are compared by `gsdm_pyg.energy`."""
+    return choose_metric(problem) == ENERGY_SCORE
+
+
+def _scores(
+    energy_score: EnergyScore | None, answers: Callable[..., Evaluation]
+) -> list[dict[str, float]]:
+    """The metrics of each instance, with the energy score of two answers if wanted."""
+    first = answers()
+    if energy_score is None:
+        return first.scores
+    second = answers(draw=1)
+    pairs = zip(first.samples, second.samples, strict=True)
+    truths = zip(first.truths, first.observed, strict=True)
+    return [
+        {**score, ENERGY_SCORE: energy_score(pair, truth, observed)}
+        for score, pair, (truth, observed) in zip(
+            first.scores, pairs, truths, strict=True
+        )
+    ]
 
 
 def _steps(evaluations: int, restarts: int) -> int | None:

@@ -11,6 +11,7 @@ from typing import Any, get_args
 from matplotlib.figure import Figure
 
 from gsdm_pyg.choices import Solver
+from gsdm_pyg.energy import ENERGY_SCORE
 from gsdm_pyg.evaluation import as_json
 from gsdm_pyg.files import atomic_writer, check_new_folder, write_file
 from gsdm_pyg.report import Report, Row, Scores
@@ -163,7 +164,10 @@ def report_figure(report: Report) -> Figure:
     ax.set_xscale("log")
     ax.set_xticks(ticks, [str(tick) for tick in ticks])
     ax.minorticks_off()
-    label = f"{report.metric} (best: {report.best_value:g})"
+    best = f"best: {report.best_value:g}"
+    if report.metric == ENERGY_SCORE:  # 0 for who knows the truth
+        best = "lower is better"
+    label = f"{report.metric} ({best})"
     ax.set(xlabel="evaluations of the network", ylabel=label)
     figure.legend(loc="outside right upper", fontsize="small")
     return figure

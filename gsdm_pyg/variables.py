@@ -85,6 +85,59 @@ class Continuous:
 
 
 @dataclass(frozen=True)
+class Simplex(Continuous):
+    """Shares: numbers in [0, 1] whose sum along the last axis of a variable is 1.
+
+    Each share diffuses by itself. What is drawn is divided by its sum in the end.
+    """
+
+    low: float = 0.0
+    high: float = 1.0
+
+    tolerance: ClassVar[float] = 0.01  # of a sum, as people round what they write
+
+    def __post_init__(self) -> None:
+        if (self.low, self.high) != (0, 1):
+            raise ValueError(
+                "Simplex() takes no bounds: shares are in [0, 1] "
+                f"(got {self.low} and {self.high})."
+            )
+
+    def close(self, values: Tensor, known: Tensor) -> Tensor:
+        """Values [..., K] with those that are not known scaled to what is left of 1.
+
+        Args:
+            values: Numbers in [0, 1].
+            known: Which of them keep their values, as booleans [..., K].
+        """
+        left = 1 - values.masked_fill(~known, 0).sum(-1, keepdim=True)
+        shares = values.masked_fill(known, 0)
+        nothing = shares.sum(-1, keepdim=True) <= 0  # then all are equal
+        shares = torch.where(nothing, (~known).to(values), shares)
+        total = shares.sum(-1, keepdim=True)
+        return torch.where(known, values, shares * left.clamp(min=0) / total)
+
+    def outside(self, values: Tensor) -> Tensor:
+        """Which values [..., K] are not in the domain: all, if their sum is wrong.
+
+        The sum of those that are not NaN may be less than 1 where others are.
+        """
+        total = values.nansum(-1, keepdim=True)
+        wrong = total > 1 + self.tolerance
+        complete = ~values.isnan().any(-1, keepdim=True)
+        wrong |= complete & (total < 1 - self.tolerance)
+        return super().outside(values) | wrong
+
+    def holds(self, values: Tensor) -> bool:
+        """Whether all values [..., K] are in the domain."""
+        error = (values.sum(-1) - 1).abs().max().item()
+        return super().holds(values) and error <= self.tolerance
+
+    def __str__(self) -> str:
+        return "shares in [0, 1] whose sum along the last axis is 1"
+
+
+@dataclass(frozen=True)
 class Categorical:
     """One of K classes 0..K-1; it diffuses as a one-hot code in K value columns."""
 
@@ -276,7 +329,8 @@ def check_domain(name: str, domain: Any) -> Domain:
     if not isinstance(domain, Domain):
         raise ValueError(
             f"The domain of variable {name!r} is Continuous(low, high), Integer(low, "
-            f"high) or Categorical(num_classes) (got {domain!r})."
+            "high), Categorical(num_classes) or Simplex() "
+            f"(got {domain!r})."
         )
     return domain
 

@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import io
+import math
 
 import pytest
 import torch
+from torch.distributions import Dirichlet, Normal
 
-from gsdm_pyg import GraphDiffusion, SamplerSettings, posterior
+from gsdm_pyg import (
+    GraphDiffusion,
+    GraphicalModel,
+    SamplerSettings,
+    Simplex,
+    observe,
+    posterior,
+    program,
+    sample,
+)
 from gsdm_pyg.evaluation import EvaluationInterrupted
 from gsdm_pyg.posterior import SamplingInterrupted
 from gsdm_pyg.problem import graph_of
@@ -127,11 +138,21 @@ def test_ctrl_c_before_the_first_batch_is_finished_leaves_nothing(monkeypatch):
     assert type(caught.value) is KeyboardInterrupt
 
 
-@pytest.mark.parametrize("solver", ["dpm++", "ddpm"])
-def test_a_sample_depends_neither_on_the_batches_nor_on_how_many_are_drawn(solver):
+@pytest.mark.parametrize(
+    "sampler",
+    [
+        {"solver": "dpm++"},
+        {"solver": "ddpm", "spacing": "time"},
+        {"solver": "dpm++_sde", "spacing": "karras"},  # the default with classes
+        {"solver": "dpm++", "restarts": 2},
+        {"solver": "dpm++_sde", "restarts": 2},
+    ],
+    ids=lambda sampler: " ".join(map(str, sampler.values())),
+)
+def test_a_sample_depends_neither_on_the_batches_nor_on_how_many_are_drawn(sampler):
     model, problem = tiny_model(BCMF(2, 3, 2)), BCMF(2, 3, 2)
     given = {"E": torch.rand(3, 2, 3, generator=seeded(0))}
-    settings = {"generator": 5, "steps": 6, "solver": solver}
+    settings = {"generator": 5, "steps": 6, **sampler}
     many = model.sample(problem, given, 8, **settings)
     few = model.sample(problem, given, 3, max_nodes=40, **settings)
     for name, values in few.items():
@@ -140,6 +161,43 @@ def test_a_sample_depends_neither_on_the_batches_nor_on_how_many_are_drawn(solve
     torch.testing.assert_close(one["A"], many["A"][0, :3], rtol=0, atol=1e-5)
     assert not torch.equal(many["A"][0, 0], many["A"][0, 1])
     assert not torch.equal(many["A"][0, 0], many["A"][1, 0])
+
+
+@program
+def shares(n):
+    """Shares of three kinds, n times, seen through noise."""
+    p = sample("p", Dirichlet(torch.tensor([1.0, 2.0, 4.0])), n)
+    observe("y", Normal(p, 0.1))
+
+
+@pytest.mark.parametrize("scales", ["support", "linear"])
+def test_sampled_shares_sum_to_1_and_given_ones_stay(scales):
+    problem = shares(n=2)
+    assert graph_of(problem).variables["p"].domain == Simplex()
+    model, nan = tiny_model(problem, scales=scales), math.nan
+    p = torch.tensor([[nan, nan, nan], [nan, 0.125, nan]])
+    given = {"p": p, "y": torch.full((2, 3), 0.3)}
+    drawn = model.sample(problem, given, 20, steps=3, generator=0, max_nodes=30)
+    torch.testing.assert_close(drawn["p"].sum(-1), torch.ones(20, 2))
+    assert (drawn["p"][:, 1, 1] == 0.125).all()
+    assert (drawn["p"] >= 0).all()
+    assert drawn["p"].std(0)[0].min() > 0
+    assert not any(missed.any() for missed in problem.violations(drawn).values())
+    whole = torch.tensor([[0.5, 0.25, 0.25], [0.1, 0.2, 0.7]])
+    drawn = model.sample(problem, {"p": whole}, 2, steps=3, generator=0)
+    assert torch.equal(drawn["p"], whole.expand(2, -1, -1))
+
+
+def test_given_shares_of_another_sum_are_rejected():
+    problem = shares(n=2)
+    p = torch.tensor([[math.nan, 0.7, 0.4], [0.1, 0.2, 0.7]])
+    with pytest.raises(ValueError, match=r"given\['p'\] takes shares .* sum .* is 1"):
+        tiny_model(problem).sample(problem, {"p": p})
+
+
+def test_shares_need_an_axis():
+    with pytest.raises(ValueError, match=r"give it a shape such as \(3,\)"):
+        GraphicalModel().add_variable("p", (), Simplex())
 
 
 def test_estimates_are_shown_after_each_evaluation_with_their_rows():

@@ -9,10 +9,14 @@ import pytest
 import torch
 
 from gsdm_pyg import GraphicalModel, Problem
+from gsdm_pyg.energy import EnergyScore
+from gsdm_pyg.evaluation import evaluate
 from gsdm_pyg.report import Report, candidates, choose_metric, measure
+from gsdm_pyg.seeding import as_seed, keyed_generator
 from gsdm_pyg.settings import SamplerSettings
 from problems import BCMF
-from tests.helpers import seeded, tiny_model
+from tests.diagnostics.samplers import Regression
+from tests.helpers import CopyTask, seeded, tiny_model
 
 NAN = math.nan
 
@@ -145,6 +149,50 @@ def test_metric_is_the_first_with_a_best_value_or_the_one_named():
     assert choose_metric(BCMF(m=2, n=2, k=1)) == "rmse"
     with pytest.raises(ValueError, match=r"are rmse \(got 'valid'\)"):
         choose_metric(BCMF(m=2, n=2, k=1), "valid")
+
+
+class Inherited(CopyTask, register=False):
+    """The default errors, and whether all is right."""
+
+    def metrics(self, sample, truth):
+        right = float(torch.equal(sample["z"], truth["z"]))
+        return {**Problem.metrics(self, sample, truth), "right": right}
+
+
+def test_without_a_metric_of_its_own_a_problem_gets_the_energy_score():
+    assert choose_metric(Regression(n=2)) == "energy score"
+    assert choose_metric(Regression(n=2), "energy score") == "energy score"
+    assert choose_metric(Regression(n=2), "rmse_x") == "rmse_x"
+    with pytest.raises(ValueError, match=r"are rmse_x, energy score \(got 'rmse'\)"):
+        choose_metric(Regression(n=2), "rmse")
+    assert choose_metric(CopyTask(n=2)) == "rmse"
+    assert choose_metric(Inherited(n=2)) == "right"
+    with pytest.raises(ValueError, match=r"are rmse \(got 'energy score'\)"):
+        choose_metric(BCMF(m=2, n=2, k=1), "energy score")
+
+
+def test_energy_score_is_that_of_two_different_answers():
+    problem = Regression(n=2)
+    model, sampler = tiny_model(problem), SamplerSettings(steps=2)
+    scores = measure(model, problem, [sampler], 3)[sampler]
+    assert all(score.keys() == {"rmse_x", "energy score"} for score in scores)
+    own_seed = as_seed(keyed_generator("report", 0))
+    first, second = (
+        evaluate(model.diffusion, problem, 3, sampler, own_seed, draw=draw)
+        for draw in (0, 1)
+    )
+    for answers in (first, second):
+        torch.testing.assert_close(answers.truths, first.truths, rtol=0, atol=0)
+    energy_score = EnergyScore(problem)
+    for i, score in enumerate(scores):
+        pair = (first.samples[i], second.samples[i])
+        assert not torch.equal(pair[0]["x"], pair[1]["x"])
+        expected = energy_score(pair, first.truths[i], first.observed[i])
+        assert score["energy score"] == expected
+        assert score["rmse_x"] == first.scores[i]["rmse_x"]
+    total = sum(score["energy score"] for score in scores)
+    found = Report(problem, "energy score", {sampler: scores}).best.value
+    assert found == pytest.approx(total / 3)
 
 
 def test_report_goes_on_from_what_is_finished_and_shares_no_instance():

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from gsdm_pyg import Categorical, Continuous, Integer, Role, Variable
+from gsdm_pyg import Categorical, Continuous, Integer, Role, Simplex, Variable
 
 
 def test_categorical_decodes_by_argmax():
@@ -72,6 +72,43 @@ def test_integer_holds_whole_numbers_within_bounds():
 def test_integer_rejects_bounds_that_are_not_whole(bound):
     with pytest.raises(ValueError, match=rf"two whole numbers.*got {bound!r}\)"):
         Integer(0, bound)
+
+
+def test_shares_are_scaled_to_what_is_left_of_the_whole():
+    values = torch.tensor([[0.1, 0.2, 0.1], [0.5, 0.3, 0.9], [0.0, 0.0, 0.0]])
+    unknown = torch.zeros(3, 3).bool()
+    expected = torch.tensor([[0.25, 0.5, 0.25], [0.5, 0.3, 0.9], [1 / 3] * 3])
+    expected[1] /= 1.7
+    assert_close(Simplex().close(values, unknown), expected)
+    first = torch.tensor([True, False, False]).expand(3, 3)
+    expected = torch.tensor([[0.1, 0.6, 0.3], [0.5, 0.125, 0.375], [0.0, 0.5, 0.5]])
+    assert_close(Simplex().close(values, first), expected)
+    assert_close(Simplex().close(values, ~unknown), values)
+    too_much = torch.tensor([0.7, 0.6, 0.1])
+    known = torch.tensor([True, True, False])
+    assert_close(Simplex().close(too_much, known), torch.tensor([0.7, 0.6, 0.0]))
+
+
+def test_shares_of_another_sum_are_outside():
+    nan = math.nan
+    rows = {
+        (0.2, 0.3, 0.5): [],
+        (0.333, 0.333, 0.333): [],  # rounded
+        (0.2, 0.3, 0.4): [0, 1, 2],
+        (-0.2, 0.7, 0.5): [0],
+        (0.2, nan, 0.4): [1],
+        (0.8, nan, 0.4): [0, 1, 2],
+    }
+    for row, expected in rows.items():
+        values = torch.tensor([row], dtype=torch.double)
+        outside = Simplex().outside(values)
+        assert outside[0].nonzero().flatten().tolist() == expected, row
+        assert Simplex().holds(values) == (not expected), row
+
+
+def test_simplex_has_no_bounds_of_its_own():
+    with pytest.raises(ValueError, match=r"no bounds.*got 0\.0 and 2\)"):
+        Simplex(high=2)
 
 
 def test_domains_describe_themselves_in_words():

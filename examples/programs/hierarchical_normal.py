@@ -154,13 +154,14 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--steps", type=int, default=3000)
+    parser.add_argument("--samples", type=int, default=400, help="given each instance")
     args = parser.parse_args()
     sizes = {"length": (3, 8), "each": (2, 8)}
     model = GSDM.from_problem(hierarchical_normal.family(groups=sizes))
     model.fit(max_steps=args.steps, batch_size=32)
     for groups in ((3, 8, 2, 5), (2, 4, 6, 8, 2, 4, 6, 8)):
-        print(f"groups of {', '.join(map(str, groups))}:")
-        print(comparison(error(model, groups), error(None, groups)))
+        found, chance = (error(m, groups, samples=args.samples) for m in (model, None))
+        print(f"groups of {', '.join(map(str, groups))}:\n{comparison(found, chance)}")
 
 
 if __name__ == "__main__":

@@ -80,12 +80,13 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--steps", type=int, default=3000)
+    parser.add_argument("--samples", type=int, default=400, help="of each regression")
     args = parser.parse_args()
     model = GSDM.from_problem(sparse_regression.family(n=(4, 12), p=(2, 6)))
     model.fit(max_steps=args.steps, batch_size=32)
     for n, p in ((8, 4), (12, 6)):
-        print(f"{n} rows, {p} inputs:")
-        print(comparison(error(model, n, p), error(None, n, p)))
+        found, chance = (error(m, n, p, samples=args.samples) for m in (model, None))
+        print(f"{n} rows, {p} inputs:\n{comparison(found, chance)}")
 
 
 if __name__ == "__main__":

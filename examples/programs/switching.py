@@ -86,11 +86,12 @@ def main() -> None:
     )
     parser.add_argument("--length", type=int, default=6)
     parser.add_argument("--steps", type=int, default=2000)
+    parser.add_argument("--samples", type=int, default=400, help="of each chain")
     args = parser.parse_args()
     model = GSDM.from_problem(switching(length=args.length))
     model.fit(max_steps=args.steps, batch_size=64)
-    print(f"switching, length {args.length}:")
-    print(comparison(error(model, args.length), error(None, args.length)))
+    found, chance = (error(m, args.length, samples=args.samples) for m in (model, None))
+    print(f"switching, length {args.length}:\n{comparison(found, chance)}")
 
 
 if __name__ == "__main__":

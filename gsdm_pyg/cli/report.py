@@ -12,9 +12,17 @@ from gsdm_pyg.cli.arguments import (
     add_overwrite_argument,
     load_model,
 )
+from gsdm_pyg.energy import ENERGY_SCORE, EXPLANATION
 from gsdm_pyg.evaluation import label
 from gsdm_pyg.model_folder import WEIGHTS, find, store_sampler
-from gsdm_pyg.report import EVALUATIONS, Report, candidates, choose_metric, measure
+from gsdm_pyg.report import (
+    EVALUATIONS,
+    Report,
+    candidates,
+    choose_metric,
+    has_energy_score,
+    measure,
+)
 from gsdm_pyg.report_folder import ReportFolder, report_table
 
 
@@ -30,7 +38,8 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument("--instances", type=int, default=64)
     parser.add_argument(
-        "--metric", help="default: the first of the problem's best_values"
+        "--metric",
+        help="default: the first of the problem's best_values, or the energy score",
     )
     parser.add_argument(
         "--out",
@@ -69,6 +78,8 @@ def run(options: argparse.Namespace) -> None:
             "instances": options.instances,
             "seed": options.seed,
         }
+        if has_energy_score(problem):
+            described["answers"] = 2  # of each instance
         out = ReportFolder(options.out, described, options.overwrite)
     scores = measure(
         model,
@@ -85,6 +96,8 @@ def run(options: argparse.Namespace) -> None:
     chosen, best = report.chosen, report.best
     print(f"{label(problem)}, {options.instances} instances, seed {options.seed}\n")
     print(report_table(report))
+    if metric == ENERGY_SCORE:
+        print(f"\nThe {metric} is {EXPLANATION}.")
     print(f"\nbest: {best.sampler}, {metric} {best.value:.4f} ± {best.error:.4f}")
     print(f"cheapest within one standard error of it: {chosen.sampler}")
     if options.no_store:

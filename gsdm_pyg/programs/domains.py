@@ -12,7 +12,7 @@ from torch.distributions import Distribution, constraints
 
 from gsdm_pyg.programs.errors import error
 from gsdm_pyg.programs.sites import Site
-from gsdm_pyg.variables import Categorical, Continuous, Domain, Integer
+from gsdm_pyg.variables import Categorical, Continuous, Domain, Integer, Simplex
 
 MOST_CLASSES = 256
 IsRandom = Callable[[Tensor], bool]
@@ -42,10 +42,10 @@ def domain_of(site: Site, distribution: Distribution, is_random: IsRandom) -> Do
         return Categorical(2)
     if name == "IntegerInterval" or support.is_discrete:
         return _integers(site, distribution, support, is_random)
+    if support is constraints.simplex:
+        return Simplex()
     low = _bound(support, "lower_bound", -math.inf, min, is_random)
     high = _bound(support, "upper_bound", math.inf, max, is_random)
-    if support is constraints.simplex:
-        low, high = 0.0, 1.0
     if not low < high:
         raise _no_domain(site, distribution, f"its support is [{low}, {high}]")
     return Continuous(low, high)

@@ -7,11 +7,15 @@ import shutil
 from pathlib import Path
 
 import pytest
+import torch
 
 from gsdm_pyg import GSDM, report
 from gsdm_pyg.cli import main
+from gsdm_pyg.evaluation import evaluate_answers
+from gsdm_pyg.seeding import keyed_generator
 from tests.cli.commands import SIZES, refusal
-from tests.helpers import files_of
+from tests.diagnostics.samplers import GaussianSampler, Regression
+from tests.helpers import files_of, tiny_model
 
 
 @pytest.fixture
@@ -41,6 +45,39 @@ def test_report_stores_the_chosen_setting_and_nothing_else(folder, capsys):
     assert printed.count("| chosen |") == 1
     assert Path("out/report.png").read_bytes().startswith(b"\x89PNG")
     assert len(found["settings"]) == 4 * 2 * 2 + 1
+
+
+def test_the_exact_sampler_is_stored_where_errors_prefer_another(
+    tmp_path, monkeypatch, capsys
+):
+    """Answers are exact with one solver, too narrow or too wide with the others."""
+    spreads = {"dpm++": 1.0, "ddpm": 0.5, "dpm++_sde": 0.7, "ddim": 1.6}
+    folder = tmp_path / "model"
+    tiny_model(Regression(n=2)).save_pretrained(folder)
+
+    def answers(diffusion, problem, num_instances, sampler, seed, draw=0):
+        def answer(problem, values, known):
+            given = {n: v.where(known[n], torch.nan) for n, v in values.items()}
+            generator = keyed_generator("answer", seed, draw)
+            exact = GaussianSampler(spreads[sampler.solver])
+            drawn = exact.sample(problem, given, 1, generator=generator)
+            return {name: value[:, 0] for name, value in drawn.items()}
+
+        return evaluate_answers(answer, problem, num_instances, seed)
+
+    monkeypatch.setattr(report, "evaluate", answers)
+    few = ["--instances", "600", "--evaluations", "1", "2", "--out", "out"]
+    main(["report", str(folder), "n=2", *few])
+    assert GSDM.from_pretrained(folder).sampler.solver == "dpm++"
+    printed = capsys.readouterr().out
+    assert "| evaluations | energy score |" in printed
+    assert "lowest for the exact posterior" in printed
+    found = json.loads(Path("out/report.json").read_text())
+    assert found["metric"] == "energy score"
+    assert found["chosen"]["solver"] == "dpm++"
+    assert found["described"]["answers"] == 2
+    main(["report", str(folder), "n=2", *few, "--metric", "rmse_x"])  # same answers
+    assert GSDM.from_pretrained(folder).sampler.solver == "ddpm"
 
 
 def test_no_store_leaves_the_folder_as_it_is(folder):

@@ -8,7 +8,7 @@ from torch.distributions import MultivariateNormal
 from torch.testing import assert_close
 
 from examples.measures import hide, join
-from examples.programs.any_subset import draw, error
+from examples.programs.any_subset import by_role, draw, error
 from examples.programs.gaussian_linear import covariance, gaussian_linear
 from gsdm_pyg import GSDM
 from problems import StateSpace
@@ -116,8 +116,20 @@ def test_exact_samples_have_the_covariance_that_is_left():
 
 
 @pytest.mark.parametrize("name", PROBLEMS)
-def test_errors_of_exact_samples_are_those_of_chance(name):
-    found = error(None, *PROBLEMS[name], patterns=200, samples=400)
+def test_the_main_conditional_gives_what_the_roles_observe(name):
+    problem, _ = PROBLEMS[name]
+    values = draw_batch(problem, 3)
+    known = by_role(problem, values)
+    assert list(known) == list(values)  # the order of the entries of the covariance
+    latent, observed = values
+    assert known[latent].isnan().all()
+    assert_close(known[observed], values[observed].double())
+
+
+@pytest.mark.parametrize("given", ["any", "roles"])
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_errors_of_exact_samples_are_those_of_chance(name, given):
+    found = error(None, *PROBLEMS[name], patterns=200, samples=400, given=given)
     assert found["mean"] == pytest.approx(1 / 400**0.5, rel=0.2)
     assert found["spread"] == pytest.approx(1 / 800**0.5, rel=0.2)
 

@@ -73,7 +73,7 @@ def test_errors_of_exact_samples_fall_with_their_number():
 
 
 @pytest.mark.slow
-def test_a_trained_model_knows_the_means_of_groups():
+def test_a_trained_model_knows_the_means_and_scales_of_groups():
     family = hierarchical_normal.family(groups={"length": 2, "each": (2, 4)})
     model = GSDM.from_problem(family, width=32, layers=4, heads=2)
     model.fit(max_steps=500, batch_size=64, lr=3e-3)
@@ -82,3 +82,5 @@ def test_a_trained_model_knows_the_means_of_groups():
     )
     for name in ("mu mean", "sigma mean", "theta mean", "theta spread"):
         assert trained[name] < 0.4 * prior[name], (name, trained, prior)
+    assert trained["tau mean"] < 0.8 * prior["tau mean"]  # two groups say little of it
+    assert trained["scales at bounds"] == 0
