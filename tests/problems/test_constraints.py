@@ -16,6 +16,7 @@ from problems import (
     MatrixInversion,
     Sorting,
     Sudoku,
+    least_squares,
 )
 from problems.least_squares import (
     alternate,
@@ -204,6 +205,24 @@ def test_replacing_terms_finds_factorizations_that_alternation_misses():
     alone = improve(*(x[3:4] for x in arrays), exact=1e-3)
     assert_close(alone[0][0], A[3])  # whatever is improved with it
     assert torch.equal(alone[1][0], R[3])
+
+
+def test_each_try_has_random_columns_of_its_own_that_depend_on_its_r(monkeypatch):
+    problem, keys = BCMF(4, 6, 3), []
+    keyed_generator = least_squares.keyed_generator
+
+    def spy(purpose, key):
+        keys.append(key)
+        return keyed_generator(purpose, key)
+
+    monkeypatch.setattr(least_squares, "keyed_generator", spy)
+    values = draw_batch(problem, 4)
+    E, A, R, known = *(values[name] for name in "EAR"), torch.ones(4, 4, 6).bool()
+    fixed = torch.zeros(4).bool()
+    improve(E, A, R, known, fixed, exact=1e-3)
+    assert len(set(keys)) == 4
+    improve(2 * E[2:3], A[:1], R[2:3], known[:1], fixed[:1], exact=1e-3)
+    assert keys[4] == keys[2]
 
 
 def test_newton_s_iteration_inverts_from_nearby_and_makes_nothing_worse():
