@@ -10,7 +10,7 @@ import torch
 
 from gsdm_pyg import GSDM, Categorical, GraphicalModel, Problem, Size
 from gsdm_pyg.settings_base import SettingsError
-from gsdm_pyg.solving import SolvingInterrupted
+from gsdm_pyg.solving import SolvingInterrupted, search
 from gsdm_pyg.solving.solution import distinct
 from problems import (
     BCMF,
@@ -332,6 +332,63 @@ def test_interrupting_keeps_rows_that_finished_within_a_try(guesser):
     for answer in solved:
         assert is_sudoku(answer.solution["cells"]) and answer.evaluations > 0
     assert "nothing was tried" in str(others[0])
+
+
+def test_interrupting_while_polishing_keeps_the_parts_before(sorter, monkeypatch):
+    """Ctrl-C comes while the third part of a try's answers is polished."""
+    sizes, polish = [], Sorting.polish
+
+    def stopping(self, samples, known):
+        sizes.append(len(samples["P"]))
+        if len(sizes) == 3:
+            raise KeyboardInterrupt
+        return polish(self, samples, known)
+
+    monkeypatch.setattr(search, "AT_ONCE", 3)
+    monkeypatch.setattr(Sorting, "polish", stopping)
+    u = draw_batch(Sorting(10), 8)["u"]
+    with pytest.raises(SolvingInterrupted) as stopped:
+        sorter.solve(Sorting(10), {"u": u}, generator=0)
+    assert sizes == [3, 3, 2]
+    answers = stopped.value.solutions
+    assert sum(answer.verified for answer in answers[:6]) >= 4
+    assert not any(answer.solution for answer in answers[6:])
+
+
+class Bar:
+    """What a progress bar is told."""
+
+    def __init__(self):
+        self.told, self.n = [], 0
+
+    def __call__(self, total, name):
+        self.told.append((total, name))
+        return self
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        return None
+
+    def update(self, num):
+        self.told.append(num)
+        self.n += num
+
+
+def test_a_progress_bar_counts_what_is_solved(sorter, guesser, monkeypatch):
+    monkeypatch.setattr(search, "AT_ONCE", 3)
+    monkeypatch.setattr(search, "progress_bar", bar := Bar())
+    u = draw_batch(Sorting(10), 8)["u"]
+    found = sorter.solve(Sorting(10), {"u": u}, generator=0, tries=2)
+    (total, name), given, *parts = bar.told
+    assert (total, name, given) == (8, "solving", 0)
+    assert len(parts) >= 3 and min(parts) >= 0  # of three, three and two answers
+    assert sum(parts) == sum(answer.verified for answer in found) > 0
+    grid = draw_batch(SMALL, 1)["cells"][0]
+    monkeypatch.setattr(search, "progress_bar", bar := Bar())
+    guesser.solve(SMALL, {"cells": grid})  # nothing is unknown
+    assert bar.told == [(1, "solving"), 1]
 
 
 def test_problems_without_constraints_are_told_what_to_define():
