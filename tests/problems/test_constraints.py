@@ -7,6 +7,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.optimize import lsq_linear
 from torch.testing import assert_close
 
 from problems import (
@@ -128,20 +129,54 @@ def test_what_is_not_known_needs_no_polishing():
         assert_close(value, values[name])
 
 
-def test_given_factors_are_not_polished():
+def test_factors_of_which_a_part_is_given_are_not_polished():
     problem = BCMF(3, 4, 2)
-    values = draw_batch(problem, 2)
+    values = draw_batch(problem, 4)
     values["A"] = values["A"] / 2
     known = known_are(values, "E")
     known["R"][0, 0, 0] = True
+    known["A"][1, 0, 0] = True
+    known["R"][2] = True
+    known["A"][2, 0, 0] = True
     polished = problem.polish(values, known)
-    assert_close(polished["A"][0], values["A"][0])
-    assert not torch.allclose(polished["A"][1], values["A"][1])
+    assert_close(polished["A"][:3], values["A"][:3])
+    assert torch.equal(polished["R"][:3], values["R"][:3])
+    assert not torch.allclose(polished["A"][3], values["A"][3])
+
+
+def test_one_factor_follows_from_the_other_where_that_is_given():
+    problem, n = BCMF(8, 8, 3), 6
+    values, noise = draw_batch(problem, n), draw_batch(problem, n, 1)
+    has_A = torch.arange(n) < 3
+    known = known_are(values, "E")
+    known["A"][has_A] = known["R"][~has_A] = True
+    start = {
+        name: torch.where(known[name], values[name], noise[name])
+        for name in ("A", "R", "E")
+    }
+    assert missed(problem, start).all()
+    polished = problem.polish(start, known)
+    assert not missed(problem, polished).any()
+    assert torch.equal(polished["A"][has_A], values["A"][has_A])
+    assert torch.equal(polished["R"][~has_A], values["R"][~has_A])
+    # As SciPy and all codes have it, also where no factorization is exact.
+    start["E"] = start["E"] + 0.3 * torch.rand(n, 8, 8, generator=seeded(2))
+    polished = problem.polish(start, known)
+    for E, A, R, given_A in zip(
+        start["E"], polished["A"], polished["R"], has_A, strict=True
+    ):
+        cost = (E - A @ R.float()).square().sum().item()
+        codes = torch.tensor(list(itertools.product((0, 1), repeat=3))).float()
+        if given_A:
+            errors = (E[:, None] - (A @ codes.T)[..., None]).square().sum(0)
+            best = errors.amin(0).sum().item()
+        else:
+            found = [lsq_linear(R.T.numpy(), row.numpy(), (0, 1)) for row in E]
+            best = 2 * sum(row.cost for row in found)
+        assert_close(cost, best, atol=1e-4, rtol=1e-4)
 
 
 def test_bounded_least_squares_agrees_with_scipy():
-    from scipy.optimize import lsq_linear
-
     generator = seeded(3)
     R = (torch.rand(4, 3, 7, generator=generator) < 0.5).long()
     E = 2 * torch.rand(4, 5, 7, generator=generator)

@@ -276,6 +276,48 @@ def test_a_matrix_with_missing_entries_is_factorized(factorizer):
         assert answer.verified == (off < 0.01)
 
 
+def test_given_factors_are_kept_and_the_other_is_found(factorizer):
+    problem = BCMF(6, 8, 4)
+    values = draw_batch(problem, 4)
+    for given, unknown in (("R", "A"), ("A", "R")):
+        known = {"E": values["E"], given: values[given]}
+        found = factorizer.solve(problem, known, generator=0, tries=1)
+        for target, factor, answer in zip(*known.values(), found, strict=True):
+            A, R = answer.solution["A"], answer.solution["R"].float()
+            assert answer.verified and answer.evaluations == 10
+            assert (target - A @ R).abs().max() < 0.01
+            assert torch.equal(answer.solution[given].to(factor), factor)
+            assert ((A >= 0) & (A <= 1)).all() and unknown in answer.solution
+
+
+@pytest.mark.parametrize("name, wrong", [("A", 1.2), ("A", -0.1), ("R", 2), ("R", 0.5)])
+def test_factors_outside_of_their_domains_are_rejected(factorizer, name, wrong):
+    problem = BCMF(6, 8, 4)
+    values = draw_batch(problem, 1)
+    given = {n: values[n][0].double() for n in ("E", name)}
+    given[name][1, 2] = wrong
+    with pytest.raises(ValueError, match=rf"given\['{name}'\] takes .*got {wrong}"):
+        factorizer.solve(problem, given)
+
+
+def test_a_matrix_beyond_all_products_ends_unverified(factorizer):
+    """Noise may carry E out of [0, k], so that it is no error."""
+    E = torch.full((6, 8), 4.5)  # k = 4 terms of at most 1
+    found = factorizer.solve(BCMF(6, 8, 4), {"E": E}, generator=0, tries=1)
+    assert not found.verified and (found.violations["E = A R"] > 0.49).all()
+
+
+def test_an_instance_alone_has_the_answer_of_its_row_in_a_batch(factorizer):
+    """The first row: a seed counts instances by their place."""
+    problem = BCMF(6, 8, 4)
+    E = draw_batch(problem, 5)["E"]
+    batch = factorizer.solve(problem, {"E": E}, generator=3)
+    alone = factorizer.solve(problem, {"E": E[0]}, generator=3)
+    assert alone.verified and alone.evaluations == batch[0].evaluations
+    assert torch.equal(alone.solution["R"], batch[0].solution["R"])
+    torch.testing.assert_close(alone.solution["A"], batch[0].solution["A"])
+
+
 def test_a_matrix_is_inverted_by_its_definition():
     problem = MatrixInversion(5, target="identity")
     model = GSDM.from_pretrained(ROOT / "pretrained" / "matrix-inversion")
