@@ -7,7 +7,11 @@ one is an error. "uniform" is the same with a network that holds all classes equ
 likely: what tries and the rules of Sudoku achieve without it. "propagation" uses the
 rules alone and never guesses. "nmf" and "alternation" factorize, and "polish" applies
 the problem's own `polish` to draws from the prior, with as many restarts as fit into
-the model's core-seconds; their evaluations are restarts.
+the model's core-seconds; their evaluations are restarts. "within 0, 1, ..." is the
+share that is solved within so many evaluations; "median, mean" are evaluations, too.
+
+`--puzzles FILE` measures Sudokus of your own, such as a public list of puzzles with 17
+clues: lines of 81 characters. Each must have one solution, which is checked first.
 
 Report with the seed 0, the default. Seeds of 1000 and above are for development: what
 is tuned on an instance does not count on it. An interrupted run with `--out` goes on
@@ -19,6 +23,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import fmean, median
@@ -28,8 +33,14 @@ import torch
 
 from benchmarks.sbibm import read_settings
 from benchmarks.solve_methods import Run, timed
-from benchmarks.solve_statistics import cost_curve
-from benchmarks.solve_tasks import TASKS, Instance, Task
+from benchmarks.solve_statistics import cost_curve, solved_within
+from benchmarks.solve_tasks import (
+    TASKS,
+    GivenSudoku,
+    Instance,
+    Task,
+    read_unique_puzzles,
+)
 from gsdm_pyg.files import write_file
 from gsdm_pyg.seeding import as_seed, keyed_generator
 from gsdm_pyg.settings import SamplerSettings
@@ -38,9 +49,11 @@ from gsdm_pyg.training.memory import keep_freed_memory
 Row = dict[str, Any]
 
 PART = 250  # instances between two results that are written to --out
-HEADER = """\
-| task | method | instances | solved | median, mean evaluations | s | core-s | more |
-| --- | --- | ---: | ---: | ---: | ---: | ---: | --- |"""
+COSTS = (0, 1, 2, 5, 10, 20, 50)  # evaluations within which to count what is solved
+WITHIN = f"within {', '.join(map(str, COSTS))}"
+HEADER = f"""\
+| task | method | instances | solved | {WITHIN} | median, mean | s | core-s | more |
+| --- | --- | ---: | ---: | --- | ---: | ---: | ---: | --- |"""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -50,8 +63,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.out is not None and options.out.exists():
         parts = json.loads(options.out.read_bytes())["parts"]
     results: list[Row] = []
-    for name in options.task or TASKS:
-        task, used = TASKS[name], of_task(name, options)
+    for name, task in options.tasks.items():
+        used = of_task(task, options)
         ours: list[Row] = []
         for part in measured(name, task, used, parts):
             ours.append(part)
@@ -74,6 +87,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     )
     add = parser.add_argument
     add("--task", action="append", choices=TASKS, help="repeatable; default: all")
+    add("--puzzles", type=Path, metavar="FILE", help="Sudokus to measure, not --task")
     add("--instances", type=_count, help="default: as many as are reported")
     add("--seed", type=int, default=0, help="1000 and above: for development")
     add("--tries", type=_count, help="of each instance; default: that of solve")
@@ -93,9 +107,10 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     try:
         settings = read_settings(options.set)
         SamplerSettings().updated(settings)
-        if options.model is not None and len(options.task or TASKS) != 1:
+        options.tasks = _tasks(options)
+        if options.model is not None and len(options.tasks) != 1:
             raise ValueError("--model is for one task: add --task (got several).")
-    except ValueError as error:
+    except (OSError, ValueError) as error:
         parser.error(str(error))
     search = {
         "method": options.search,
@@ -107,6 +122,23 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     return options
 
 
+def _tasks(options: argparse.Namespace) -> dict[str, Task]:
+    """The tasks to measure, by name."""
+    if options.puzzles is None:
+        return {name: TASKS[name] for name in options.task or TASKS}
+    if options.task:
+        raise ValueError("--puzzles is a task: give it or --task (got both).")
+    text = options.puzzles.read_text()
+    puzzles = read_unique_puzzles(text)
+    if (options.instances or 1) > len(puzzles):
+        raise ValueError(
+            f"--instances must be at most the number of puzzles, {len(puzzles)} "
+            f"(got {options.instances})."
+        )
+    digest = zlib.crc32(puzzles.tobytes())  # another file is another task
+    return {f"{options.puzzles.stem}-{digest:08x}": GivenSudoku(puzzles)}
+
+
 def _count(text: str) -> int:
     """A whole number of at least 1."""
     if not text.isdecimal() or int(text) < 1:
@@ -114,9 +146,8 @@ def _count(text: str) -> int:
     return int(text)
 
 
-def of_task(name: str, options: argparse.Namespace) -> Row:
+def of_task(task: Task, options: argparse.Namespace) -> Row:
     """The options that a result depends on."""
-    task = TASKS[name]
     return {
         "instances": options.instances or task.num,
         "seed": options.seed,
@@ -139,7 +170,7 @@ def measured(name: str, task: Task, used: Row, done: Sequence[Row]) -> Iterator[
             part = next((p for p in done if key.items() <= p.items()), None)
             if part is None:
                 source = keyed_generator(f"benchmark {name}", used["seed"], first)
-                instances = instances or task.draw(num, source)
+                instances = instances or task.part(first, num, source)
                 seed = as_seed(
                     keyed_generator(f"solve {name} {method}", used["seed"], first)
                 )
@@ -196,6 +227,7 @@ def table(rows: Sequence[Row]) -> str:
             row["method"],
             f"{row['instances']:,}",
             f"{row['solved']:.1%}",
+            ", ".join(f"{share:.3g}" for share in solved_within(row["curve"], COSTS)),
             f"{row['median']:,.0f}, {row['mean']:,.0f}",
             f"{row['seconds']:.1f}",
             f"{row['core_seconds']:.1f}",

@@ -102,9 +102,7 @@ def polish(task: Equation, run: Run) -> Solve:
         errors = [np.inf] * len(instances)
         left = list(range(len(instances)))
         while left and (not answers[0].solution or time.process_time() < end):
-            draw = answers[
-                left[0]
-            ].evaluations  # so many were drawn of all that are left
+            draw = answers[left[0]].evaluations  # draws of all that are left so far
             sources = [keyed_generator("polish", run.seed, i, draw) for i in left]
             found = _polished(task, [instances[i].given for i in left], sources)
             for i, solution in zip(left, found, strict=True):

@@ -18,6 +18,13 @@ def cost_curve(solved: Sequence[bool], evaluations: Sequence[int]) -> list[list[
     return curve
 
 
+def solved_within(
+    curve: Sequence[Sequence[float]], costs: Sequence[int]
+) -> list[float]:
+    """The share of instances solved within each of some costs, by their cost curve."""
+    return [max((s for c, s in curve if c <= cost), default=0.0) for cost in costs]
+
+
 def expected_distinct(num: int, draws: int) -> float:
     """How many of `num` equally likely outcomes occur in that many draws, on average.
 

@@ -26,6 +26,9 @@ from problems.sudoku_puzzles import (
     draw_minimal_puzzles,
     draw_unique_puzzles,
 )
+from problems.sudoku_search import NO_LIMIT, count_solutions
+
+OF_SUDOKU = ("uniform", "propagation")
 
 Row = dict[str, Any]
 Given = dict[str, np.ndarray]
@@ -59,6 +62,10 @@ class Task(ABC):
     @abstractmethod
     def draw(self, num: int, generator: torch.Generator) -> list[Instance]:
         """Fresh instances."""
+
+    def part(self, first: int, num: int, generator: torch.Generator) -> list[Instance]:
+        """The instances from number `first` on."""
+        return self.draw(num, generator)
 
     @abstractmethod
     def solves(self, given: Given, solution: Given) -> bool:
@@ -103,6 +110,32 @@ class SudokuTask(Task):
 
     def solves(self, given, solution):
         return solves_sudoku(given, solution)
+
+
+class GivenSudoku(SudokuTask):
+    """Sudoku with one solution: the puzzles [num, 9, 9] of a user, -1 where empty."""
+
+    def __init__(self, puzzles: np.ndarray) -> None:
+        super().__init__(len(puzzles), lambda num, _: puzzles[:num], *OF_SUDOKU)
+        self._given = puzzles
+
+    def part(self, first, num, generator):
+        return _puzzles(self._given[first : first + num])
+
+
+def read_unique_puzzles(text: str) -> np.ndarray:
+    """The puzzles [num, 9, 9] of a text, -1 where empty; each has one solution."""
+    cells = Sudoku().read(text)["cells"]
+    puzzles = np.where(np.isnan(cells), -1, cells).astype(np.int64)
+    for number, puzzle in enumerate(puzzles, 1):
+        found = count_solutions(puzzle, 3, 3, NO_LIMIT)
+        if found != 1:
+            count = "several solutions" if found else "none"
+            raise ValueError(
+                f"Puzzle {number} must have one solution, so that an answer is right "
+                f"or wrong (got {count})."
+            )
+    return puzzles
 
 
 def random_clues(clues: int) -> Puzzles:
@@ -258,7 +291,6 @@ def _instances(drawn: dict[str, torch.Tensor], *names: str) -> list[Instance]:
     return [Instance(dict(zip(names, values, strict=True))) for values in arrays]
 
 
-OF_SUDOKU = ("uniform", "propagation")
 OF_BCMF = ("nmf", "alternation", "polish")
 
 TASKS: dict[str, Task] = {

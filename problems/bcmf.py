@@ -21,7 +21,7 @@ from gsdm_pyg import (
     observe,
     sample,
 )
-from problems.least_squares import improve
+from problems.least_squares import best_codes, bounded_least_squares, improve
 
 Given = Literal["E", "nothing"]
 
@@ -87,15 +87,21 @@ class BCMF(Problem):
         return {"E = A R": (samples["E"] - product).abs()}
 
     def polish(self, samples, known):
-        """Local search for A and R, where nothing of them is given: see `improve`.
+        """A and R that fit the known entries of E; the others follow from A and R.
 
-        Known entries of E are fitted, and the others follow from A and R.
+        Where nothing of A and R is given, by local search, see `improve`. Where one of
+        them is given whole and nothing of the other, the other is the best: by bounded
+        least squares A, by comparing codes R. Elsewhere they stay as they are.
         """
+        E, A, R = (samples[name] for name in ("E", "A", "R"))
         fixed = known["A"].flatten(1).any(1) | known["R"].flatten(1).any(1)
-        start = (samples[name] for name in ("E", "A", "R"))
-        A, R = improve(*start, known["E"], fixed, exact=self.tolerance / 10)
+        A, R = improve(E, A, R, known["E"], fixed, exact=self.tolerance / 10)
+        at = _only_given(known["R"], known["A"])
+        A[at] = bounded_least_squares(E[at], A[at], R[at], known["E"][at])
+        at = _only_given(known["A"], known["R"])
+        R[at] = best_codes(E[at], A[at], R[at], known["E"][at])
         exact = multiply(A, R)
-        return {**exact, "E": torch.where(known["E"], samples["E"], exact["E"])}
+        return {**exact, "E": torch.where(known["E"], E, exact["E"])}
 
     def panels(self):
         marks = {"E = A R": "E"}
@@ -116,3 +122,9 @@ def multiply(A: Tensor, R: Tensor) -> dict[str, Tensor]:
     """A [..., m, k], R [..., k, n], their products C and the sums E = A R."""
     C = A[..., :, None, :] * R.mT[..., None, :, :]  # [..., m, n, k]
     return {"A": A, "R": R, "C": C, "E": C.sum(-1)}
+
+
+def _only_given(known: Tensor, other: Tensor) -> Tensor:
+    """The instances of which all is `known` and nothing of the other factor is, [b]."""
+    whole = known.flatten(1).all(1) & ~other.flatten(1).any(1)
+    return whole.nonzero()[:, 0]

@@ -3,16 +3,17 @@
 Only known entries of E are fitted.
 """
 
+import numpy as np
 import torch
 from torch import Tensor
+
+from gsdm_pyg import keyed_generator
 
 SWEEPS = 300  # over the coordinates, at the most; each is exact in one coordinate
 MOST_CODES = 10  # rows of R up to which all 2^k columns are compared
 ROUNDS = 20  # of alternation, which seldom needs more than five
 REPLACEMENTS = 30  # rounds in which each of the k terms is replaced once
-MOST_NUMBERS = (
-    2**24
-)  # of one array, which bounds how many matrices are searched at once
+MOST_NUMBERS = 2**24  # of one array: bounds how many matrices are searched at once
 
 
 def improve(
@@ -22,8 +23,8 @@ def improve(
 
     Where the fit is not exact, there is a round for k copies of A and R. In the l-th,
     column l of A is random, R is fitted anew, and both are alternated. The best copy is
-    kept if it is better, and so on. The random columns are the same for all matrices
-    and calls, so that the result of one depends on nothing else.
+    kept if it is better, and so on. The random columns depend on the R that a matrix
+    comes with: another try replays none of them, and no other matrix matters.
 
     Args:
         E: The matrices to factorize, [S, m, n].
@@ -41,17 +42,19 @@ def improve(
 
 
 def _improve(E, A, R, known, fixed, exact):
-    k, generator = A.size(-1), torch.Generator().manual_seed(0)
+    m, k = A.shape[1:]
+    generators = _generators(R)
     replaced = torch.eye(k, dtype=torch.bool, device=A.device)[:, None]  # [k, 1, k]
     A, R = alternate(E, A, R, known, fixed)
     for _ in range(REPLACEMENTS):
-        columns = torch.rand(A.size(1), k, generator=generator).to(A)  # [m, k]
         inexact = _residual(E, A, R, known).abs().amax((1, 2)) > exact
         searched = (inexact & ~fixed).nonzero()[:, 0]  # [b]
         if not len(searched):
             break
-        new_A = torch.where(replaced, columns, A[searched, None])  # [b, k, m, k]
-        new_A = new_A.flatten(0, 1)  # [b k, m, k]
+        own = [generators[i] for i in searched.tolist()]
+        columns = torch.stack([torch.rand(m, k, generator=g) for g in own]).to(A)
+        new_A = torch.where(replaced, columns[:, None], A[searched, None])
+        new_A = new_A.flatten(0, 1)  # [b, k, m, k] -> [b k, m, k]
         target, mask, new_R = (
             x[searched].repeat_interleave(k, 0) for x in (E, known, R)
         )
@@ -65,6 +68,13 @@ def _improve(E, A, R, known, fixed, exact):
         A[searched[better]] = new_A[chosen[better]]
         R[searched[better]] = new_R[chosen[better]]
     return A, R
+
+
+def _generators(R: Tensor) -> list[torch.Generator]:
+    """A source of randomness for each of S matrices, by its own R [k, n] alone."""
+    codes = np.packbits(R.flatten(1).bool().cpu().numpy(), axis=1)  # [S, bytes]
+    keys = [int.from_bytes(code.tobytes(), "big") for code in codes]
+    return [keyed_generator("replace", key) for key in keys]
 
 
 def _residual(E: Tensor, A: Tensor, R: Tensor, known: Tensor) -> Tensor:

@@ -10,8 +10,7 @@ from problems.bcmf import multiply
 
 Target = Literal["random", "identity"]
 
-
-NEWTON_STEPS = 20  # the error is squared by each
+NEWTON_STEPS = 20  # each squares the residual 1 - A R
 
 
 class MatrixInversion(Problem):

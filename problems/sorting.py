@@ -95,14 +95,73 @@ class Sorting(Problem):
             "exact": float(torch.equal(sample["P"], truth["P"])),
         }
 
+    def check_given(self, values, known) -> None:
+        """Reject what no permutation of u satisfies, in P and in s.
+
+        Known entries of s may be off by `tolerance` each.
+        """
+        if "P" in values:
+            P = (values["P"] * known["P"]).reshape(-1, self.n, self.n)
+            mask = known["P"].reshape(P.shape)
+            self._check_lines("row", P, mask)
+            self._check_lines("column", P.mT, mask.mT)
+        if "s" in values:
+            s = torch.where(known["s"], values["s"], -torch.inf).reshape(-1, self.n)
+            self._check_order(s)
+            if "u" in values:
+                u = values["u"].reshape(-1, self.n)
+                self._check_sorted(s, u, known["u"].reshape(u.shape).all(1))
+
+    def _check_lines(self, kind, P, known) -> None:
+        """Lines of P [S, n, n] have at most one known 1, and one if all is known."""
+        wrong = (P.sum(2) > 1) | (known.all(2) & (P.sum(2) == 0))  # [S, n]
+        if not wrong.any():
+            return
+        instance, line = wrong.nonzero()[0].tolist()
+        ones = P[instance, line].nonzero()[:, 0].tolist()
+        places = [(line, i) if kind == "row" else (i, line) for i in ones[:2]]
+        got = " and ".join(f"P[{i}, {j}] = 1" for i, j in places) or "zeros alone"
+        raise ValueError(
+            f"What is given{_of(instance, len(P))} contradicts the constraints: {kind} "
+            f"{line} of P, counted from 0, has one 1 (got {got})."
+        )
+
+    def _check_order(self, s) -> None:
+        """Known entries of s [S, n] do not decrease; unknown ones are -inf."""
+        highest = s.cummax(1)  # of all up to an entry
+        wrong = s.isfinite() & (highest.values > s + 2 * self.tolerance)
+        if wrong.any():
+            instance, i = wrong.nonzero()[0].tolist()
+            j = int(highest.indices[instance, i])
+            low, high = s[instance, i].item(), s[instance, j].item()
+            raise ValueError(
+                f"What is given{_of(instance, len(s))} contradicts the constraints: s "
+                f"does not decrease (got s[{j}] = {high:.6g} and s[{i}] = {low:.6g})."
+            )
+
+    def _check_sorted(self, s, u, whole) -> None:
+        """Known entries of s [S, n] are those of u [S, n] in order, if `whole` [S]."""
+        exact = u.sort(1).values
+        wrong = (s - exact).abs() > self.tolerance
+        wrong &= s.isfinite() & whole[:, None]
+        if wrong.any():
+            instance, i = wrong.nonzero()[0].tolist()
+            expected = exact[instance, i].item()
+            raise ValueError(
+                f"What is given{_of(instance, len(s))} contradicts the constraints: "
+                f"s[{i}] is {expected:.6g}, entry {i} of u in order, counted from 0 "
+                f"(got {s[instance, i].item():.6g})."
+            )
+
     def violations(self, samples):
-        """Rows and columns of P without exactly one 1, and steps down in s = P u."""
+        """Rows and columns of P without exactly one 1, and steps down in P u."""
         P, u, s = samples["P"], samples["u"], samples["s"]
+        Pu = (P.to(u) @ u[..., None])[..., 0]
         return {
             "one 1 in each row of P": (P.sum(2) - 1).abs(),
             "one 1 in each column of P": (P.sum(1) - 1).abs(),
-            "s = P u": (s - (P.float() @ u[..., None])[..., 0]).abs(),
-            "s does not decrease": (s[:, :-1] > s[:, 1:]).long(),
+            "s = P u": (s - Pu).abs(),
+            "P u does not decrease": (Pu[:, :-1] > Pu[:, 1:]).long(),
         }
 
     def polish(self, samples, known):
@@ -136,3 +195,7 @@ class Sorting(Problem):
         for ax in axes[0, 1:]:
             ax.set_axis_off()
         return figure
+
+
+def _of(instance: int, num: int) -> str:
+    return "" if num == 1 else f" of instance {instance}"

@@ -111,14 +111,12 @@ class Sudoku(Problem):
         if "cells" not in values:
             return
         given = torch.where(known["cells"], values["cells"], -1).reshape(-1, self.n**2)
-        first, second = _peers(self.a, self.b)
-        clash = (given[:, first] == given[:, second]) & (given[:, first] >= 0)
-        if not clash.any():
+        clash = self._first_clash(given)
+        if clash is None:
             return
-        puzzle, pair = clash.nonzero()[0].tolist()
-        cells = [divmod(int(end[pair]), self.n) for end in (first, second)]
+        puzzle, cells, digit = clash
         of = "" if len(given) == 1 else f" of puzzle {puzzle}"
-        digit, hint = int(given[puzzle, first[pair]]), ""
+        hint = ""
         if digit == 0:
             hint = (
                 f" Digits are 0..{self.n - 1} here, NaN where a cell is blank: 0 does "
@@ -148,13 +146,49 @@ class Sudoku(Problem):
         return {"cells": digits.bool().view(*cells.shape, self.n)}
 
     def read(self, text):
-        """Puzzles as `problems.sudoku_text` reads them."""
-        return {"cells": read_puzzles(text, self.n)}
+        """Puzzles as `problems.sudoku_text` reads them.
+
+        Clues that contradict each other are rejected here, in the symbols of the text.
+        """
+        cells = torch.from_numpy(read_puzzles(text, self.n))
+        known = ~cells.isnan()
+        given = torch.where(known, cells, -1).flatten(1)
+        clash = self._first_clash(given)
+        if clash is not None:
+            puzzle, pair, digit = clash
+            places = " and ".join(f"row {i + 1}, column {j + 1}" for i, j in pair)
+            reason = f"{places} share {self._shared(*pair)} and must differ"
+            got = f"{SYMBOLS[digit]} in both"
+        else:
+            left = self.possible({"cells": cells}, {"cells": known})["cells"]
+            wrong = ~left.any(-1).flatten(1).all(1)
+            if not wrong.any():
+                return {"cells": cells.numpy()}
+            puzzle = int(wrong.nonzero()[0])
+            reason = "what follows from them leaves no digit for some cell"
+            got = f"{int(known[puzzle].sum())} clues without a solution"
+        of = "" if len(given) == 1 else f" of puzzle {puzzle + 1}"
+        raise ValueError(f"The clues{of} contradict each other: {reason} (got {got}).")
 
     def write(self, sample):
         """The grid as N lines of N digits."""
         cells = sample["cells"]
         return write_grid(cells.numpy()) if self.n <= len(SYMBOLS) else None
+
+    def _first_clash(
+        self, given: Tensor
+    ) -> tuple[int, list[tuple[int, int]], int] | None:
+        """The first puzzle of [S, N^2] that repeats a digit, two cells that do, and it.
+
+        Cells without a digit are -1.
+        """
+        first, second = _peers(self.a, self.b)
+        clash = (given[:, first] == given[:, second]) & (given[:, first] >= 0)
+        if not clash.any():
+            return None
+        puzzle, pair = clash.nonzero()[0].tolist()
+        cells = [divmod(int(end[pair]), self.n) for end in (first, second)]
+        return puzzle, cells, int(given[puzzle, first[pair]])
 
     def _shared(self, cell: tuple[int, int], other: tuple[int, int]) -> str:
         """What two cells have in common: a row, a column or a block."""

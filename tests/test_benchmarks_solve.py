@@ -32,8 +32,9 @@ from benchmarks.solve_statistics import (
     chi_square_test,
     cost_curve,
     expected_distinct,
+    solved_within,
 )
-from benchmarks.solve_tasks import TASKS, CountedSudoku, Instance
+from benchmarks.solve_tasks import TASKS, CountedSudoku, Instance, read_unique_puzzles
 from problems import BCMF, Sudoku
 from problems.sudoku_puzzles import draw_counted_puzzles, draw_unique_puzzles
 from tests.problems.draws import draw_batch, seeded
@@ -185,6 +186,8 @@ def test_the_cost_curve_counts_what_was_solved_alone():
     curve = cost_curve([True, True, False, True], [50, 10, 10, 50])
     assert curve == [[10, 0.25], [50, 0.75]]
     assert cost_curve([False], [3]) == []
+    assert solved_within(curve, [0, 10, 49, 50, 99]) == [0, 0.25, 0.25, 0.75, 0.75]
+    assert solved_within([], [5]) == [0]
 
 
 # other methods
@@ -349,6 +352,74 @@ def test_an_interrupted_run_goes_on_where_it_stopped(runs, tmp_path, capsys):
     assert runs[4:] == [2, 2, 1]
 
 
+def as_lines(puzzles):
+    """Puzzles [num, 9, 9] as lines of 81 characters."""
+    rows = ["".join(".123456789"[d + 1] for d in p.flatten()) for p in puzzles]
+    return "\n".join(rows) + "\n"
+
+
+def test_puzzles_of_a_file_are_measured_part_by_part(tmp_path, monkeypatch, capsys):
+    puzzles, _ = draw_unique_puzzles(5, (24, 30), generator=seeded(0))
+    file, out, asked = tmp_path / "own.txt", tmp_path / "out.json", []
+    file.write_text(as_lines(puzzles))
+    np.testing.assert_array_equal(read_unique_puzzles(file.read_text()), puzzles)
+
+    def method(task, run):
+        def solve(instances):
+            asked.extend(each.given["cells"] for each in instances)
+            return METHODS["propagation"](task, run)(instances)
+
+        return solve
+
+    monkeypatch.setattr(benchmark, "PART", 2)
+    monkeypatch.setitem(METHODS, "model", method)
+    arguments = [f"--puzzles={file}", "--model-only", f"--out={out}"]
+    benchmark.main(arguments)
+    np.testing.assert_array_equal(np.nan_to_num(asked, nan=-1), puzzles)
+    (row,) = json.loads(out.read_bytes())["results"]
+    assert row["instances"] == 5 and row["task"].startswith("own-")
+    printed = capsys.readouterr().out
+    assert "| solved | within 0, 1, 2, 5, 10, 20, 50 |" in printed
+    benchmark.main(arguments)
+    assert len(asked) == 5  # taken from the file of results
+    file.write_text(as_lines(puzzles[1:]))
+    benchmark.main([*arguments, "--instances=3"])
+    assert len(asked) == 8  # other puzzles are another task
+
+
+def test_puzzles_without_one_solution_are_rejected(tmp_path, capsys):
+    file = tmp_path / "own.txt"
+    (unique,), _ = draw_unique_puzzles(1, (24, 30), generator=seeded(0))
+    (several,), _ = draw_counted_puzzles(1, generator=seeded(0))
+    twice = unique.copy()
+    row, column = np.argwhere(unique >= 0)[0]
+    twice[row] = -1
+    twice[row, column] = twice[row, (column + 1) % 9] = unique[row, column]
+    texts = {
+        as_lines([unique, several]): "Puzzle 2 must have one solution, so that an "
+        "answer is right or wrong (got several solutions)",
+        as_lines([unique, twice]): f"The clues of puzzle 2 contradict each other: row "
+        f"{row + 1}",
+        as_lines([unique])[:-2] + "\n": "got 80 in line 1",
+    }
+    for text, message in texts.items():
+        file.write_text(text)
+        with pytest.raises(SystemExit):
+            benchmark.parse([f"--puzzles={file}"])
+        assert message in " ".join(capsys.readouterr().err.split())
+    file.write_text(as_lines([unique]))
+    for more, message in (
+        ("--task=sudoku-0", "give it or --task (got both)"),
+        ("--instances=2", "at most the number of puzzles, 1 (got 2)"),
+    ):
+        with pytest.raises(SystemExit):
+            benchmark.parse([f"--puzzles={file}", more])
+        assert message in " ".join(capsys.readouterr().err.split())
+    with pytest.raises(SystemExit):
+        benchmark.parse([f"--puzzles={tmp_path / 'none.txt'}"])
+    assert "No such file" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     "arguments, message",
     [
@@ -370,5 +441,5 @@ def test_budget_and_sampler_reach_solve():
     options = benchmark.parse(["--task=sorting-20", *arguments, "--set=steps=5"])
     search = {"method": "sample", "tries": 3, "max_evaluations": 60}
     assert options.solve == {**search, "steps": 5}
-    used = benchmark.of_task("sorting-20", options)
+    used = benchmark.of_task(TASKS["sorting-20"], options)
     assert used["instances"] == 200 and used["model"] == "pretrained/sorting-n20"

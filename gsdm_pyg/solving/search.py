@@ -21,6 +21,8 @@ from gsdm_pyg.solving.solution import amount_broken, broken, num_broken
 from gsdm_pyg.solving.task import OnEstimate, Task
 from gsdm_pyg.variables import Role
 
+AT_ONCE = 32  # answers that are polished together: Ctrl-C loses no others
+
 
 class Search:
     """Tries every row of a task; what is found so far is there at any time.
@@ -108,8 +110,10 @@ class Search:
         follow = self._follow if follows else None
         for tried in self._try(rows, number, budget, generator, follow):
             self.evaluations[tried.rows] += tried.evaluations
-            self._keep(tried.rows, tried.answers)
-            bar.update(int(self.solved.sum()) - bar.n)
+            for part in torch.arange(len(tried.rows)).split(AT_ONCE):
+                answers = {name: value[part] for name, value in tried.answers.items()}
+                self._keep(tried.rows[part], answers)
+                bar.update(int(self.solved.sum()) - bar.n)
 
     def _follow(self, rows: Tensor, x: Tensor) -> None:
         if self._keep_paths:

@@ -121,6 +121,26 @@ def test_wrong_puzzles_are_rejected(folder, text, message):
     assert not Path("solutions.npz").exists()
 
 
+def test_contradictions_are_named_in_the_symbols_of_the_text(folder):
+    """Rows, columns and puzzles are counted from 1."""
+    Path("puzzle.txt").write_text("....\n.1.1\n....\n....\n")
+    assert refusal("solve", folder, "puzzle.txt") == (
+        "error: puzzle.txt: The clues contradict each other: row 2, column 2 and "
+        "row 2, column 4 share a row and must differ (got 1 in both)."
+    )
+    Path("puzzle.txt").write_text(PUZZLE + "...4 .... ...4 ....\n")
+    assert refusal("solve", folder, "puzzle.txt") == (
+        "error: puzzle.txt: The clues of puzzle 2 contradict each other: row 1, "
+        "column 4 and row 3, column 4 share a column and must differ (got 4 in both)."
+    )
+    Path("puzzle.txt").write_text(PUZZLE + PUZZLE + ".12.\n3...\n4...\n....\n")
+    assert refusal("solve", folder, "puzzle.txt") == (
+        "error: puzzle.txt: The clues of puzzle 3 contradict each other: what "
+        "follows from them leaves no digit for some cell (got 4 clues without a "
+        "solution)."
+    )
+
+
 def test_other_wrong_input_is_rejected(folder):
     assert "missing (got none.txt)" in refusal("solve", folder, "none.txt")
     assert "Give one file" in refusal("solve", folder, "a.txt", "b.txt")

@@ -7,6 +7,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.optimize import lsq_linear
 from torch.testing import assert_close
 
 from problems import (
@@ -16,6 +17,7 @@ from problems import (
     MatrixInversion,
     Sorting,
     Sudoku,
+    least_squares,
 )
 from problems.least_squares import (
     alternate,
@@ -127,20 +129,54 @@ def test_what_is_not_known_needs_no_polishing():
         assert_close(value, values[name])
 
 
-def test_given_factors_are_not_polished():
+def test_factors_of_which_a_part_is_given_are_not_polished():
     problem = BCMF(3, 4, 2)
-    values = draw_batch(problem, 2)
+    values = draw_batch(problem, 4)
     values["A"] = values["A"] / 2
     known = known_are(values, "E")
     known["R"][0, 0, 0] = True
+    known["A"][1, 0, 0] = True
+    known["R"][2] = True
+    known["A"][2, 0, 0] = True
     polished = problem.polish(values, known)
-    assert_close(polished["A"][0], values["A"][0])
-    assert not torch.allclose(polished["A"][1], values["A"][1])
+    assert_close(polished["A"][:3], values["A"][:3])
+    assert torch.equal(polished["R"][:3], values["R"][:3])
+    assert not torch.allclose(polished["A"][3], values["A"][3])
+
+
+def test_one_factor_follows_from_the_other_where_that_is_given():
+    problem, n = BCMF(8, 8, 3), 6
+    values, noise = draw_batch(problem, n), draw_batch(problem, n, 1)
+    has_A = torch.arange(n) < 3
+    known = known_are(values, "E")
+    known["A"][has_A] = known["R"][~has_A] = True
+    start = {
+        name: torch.where(known[name], values[name], noise[name])
+        for name in ("A", "R", "E")
+    }
+    assert missed(problem, start).all()
+    polished = problem.polish(start, known)
+    assert not missed(problem, polished).any()
+    assert torch.equal(polished["A"][has_A], values["A"][has_A])
+    assert torch.equal(polished["R"][~has_A], values["R"][~has_A])
+    # As SciPy and all codes have it, also where no factorization is exact.
+    start["E"] = start["E"] + 0.3 * torch.rand(n, 8, 8, generator=seeded(2))
+    polished = problem.polish(start, known)
+    for E, A, R, given_A in zip(
+        start["E"], polished["A"], polished["R"], has_A, strict=True
+    ):
+        cost = (E - A @ R.float()).square().sum().item()
+        codes = torch.tensor(list(itertools.product((0, 1), repeat=3))).float()
+        if given_A:
+            errors = (E[:, None] - (A @ codes.T)[..., None]).square().sum(0)
+            best = errors.amin(0).sum().item()
+        else:
+            found = [lsq_linear(R.T.numpy(), row.numpy(), (0, 1)) for row in E]
+            best = 2 * sum(row.cost for row in found)
+        assert_close(cost, best, atol=1e-4, rtol=1e-4)
 
 
 def test_bounded_least_squares_agrees_with_scipy():
-    from scipy.optimize import lsq_linear
-
     generator = seeded(3)
     R = (torch.rand(4, 3, 7, generator=generator) < 0.5).long()
     E = 2 * torch.rand(4, 5, 7, generator=generator)
@@ -204,6 +240,24 @@ def test_replacing_terms_finds_factorizations_that_alternation_misses():
     alone = improve(*(x[3:4] for x in arrays), exact=1e-3)
     assert_close(alone[0][0], A[3])  # whatever is improved with it
     assert torch.equal(alone[1][0], R[3])
+
+
+def test_each_try_has_random_columns_of_its_own_that_depend_on_its_r(monkeypatch):
+    problem, keys = BCMF(4, 6, 3), []
+    keyed_generator = least_squares.keyed_generator
+
+    def spy(purpose, key):
+        keys.append(key)
+        return keyed_generator(purpose, key)
+
+    monkeypatch.setattr(least_squares, "keyed_generator", spy)
+    values = draw_batch(problem, 4)
+    E, A, R, known = *(values[name] for name in "EAR"), torch.ones(4, 4, 6).bool()
+    fixed = torch.zeros(4).bool()
+    improve(E, A, R, known, fixed, exact=1e-3)
+    assert len(set(keys)) == 4
+    improve(2 * E[2:3], A[:1], R[2:3], known[:1], fixed[:1], exact=1e-3)
+    assert keys[4] == keys[2]
 
 
 def test_newton_s_iteration_inverts_from_nearby_and_makes_nothing_worse():

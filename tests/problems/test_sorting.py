@@ -117,3 +117,90 @@ def test_the_picture_shows_u_p_p_u_and_s_and_marks_errors():
         red, green, blue = colors[i, j]
         assert (red > green and red > blue) == bool(P[i, j] != truth["P"][i, j])
         assert (min(colors[i, j]) < 0.5) == bool(P[i, j])
+
+
+# what is given
+
+
+def check(problem, **given):
+    """`check_given` of arrays, NaN where unknown."""
+    shapes = {"u": (problem.n,), "P": (problem.n, problem.n), "s": (problem.n,)}
+    values = {name: torch.as_tensor(value).double() for name, value in given.items()}
+    known = {
+        name: ~values[name].isnan() if name in values else torch.zeros(shape).bool()
+        for name, shape in shapes.items()
+    }
+    problem.check_given({n: v.nan_to_num(0) for n, v in values.items()}, known)
+
+
+NAN, NUMBERS = float("nan"), [0.3, -1.0, 2.0]  # in order: -1, 0.3 and 2
+
+
+@pytest.mark.parametrize(
+    "given, message",
+    [
+        (
+            {"P": [[NAN, NAN, NAN], [1, NAN, 1], [NAN, NAN, NAN]]},
+            "row 1 of P, counted from 0, has one 1 (got P[1, 0] = 1 and P[1, 2] = 1).",
+        ),
+        (
+            {"P": [[NAN, NAN, 1], [NAN, NAN, NAN], [NAN, NAN, 1]]},
+            "column 2 of P, counted from 0, has one 1 "
+            "(got P[0, 2] = 1 and P[2, 2] = 1).",
+        ),
+        (
+            {"P": [[NAN, NAN, NAN], [NAN, NAN, NAN], [0, 0, 0]]},
+            "row 2 of P, counted from 0, has one 1 (got zeros alone).",
+        ),
+        (
+            {"P": [[0, NAN, NAN], [0, NAN, NAN], [0, NAN, NAN]]},
+            "column 0 of P, counted from 0, has one 1 (got zeros alone).",
+        ),
+        (
+            {"s": [0.5, NAN, 0.25]},
+            "s does not decrease (got s[0] = 0.5 and s[2] = 0.25).",
+        ),
+        (
+            {"u": NUMBERS, "s": [-1.0, 0.5, 2.0]},
+            "s[1] is 0.3, entry 1 of u in order, counted from 0 (got 0.5).",
+        ),
+        (
+            {"u": NUMBERS, "s": [NAN, NAN, 0.3]},
+            "s[2] is 2, entry 2 of u in order, counted from 0 (got 0.3).",
+        ),
+    ],
+)
+def test_contradictions_are_rejected_with_their_place(given, message):
+    with pytest.raises(ValueError) as caught:
+        check(Sorting(3), **given)
+    start = "What is given contradicts the constraints: "
+    assert str(caught.value) == start + message
+
+
+def test_of_many_instances_the_contradictory_one_is_named():
+    s = [[-1.0, 0.3, 2.0], [-1.0, 0.3, 1.9]]
+    with pytest.raises(
+        ValueError, match=r"given of instance 1 contradicts.*s\[2\] is 2"
+    ):
+        check(Sorting(3), u=[NUMBERS, NUMBERS], s=s)
+
+
+def test_what_some_permutation_satisfies_is_no_contradiction():
+    problem = Sorting(3)
+    for values in draw_list(problem, 5):
+        check(problem, **{name: values[name] for name in "uPs"})
+    check(problem)
+    check(problem, u=NUMBERS, s=[-1.0005, NAN, 2.0005])  # within the tolerance
+    check(problem, u=[0.3, NAN, 2.0], s=[-1.0, 0.5, 2.0])  # u is not known
+    check(problem, s=[0.5, NAN, 0.4985])
+    check(problem, P=[[NAN, 0, NAN], [1, NAN, NAN], [0, NAN, NAN]])
+
+
+def test_the_order_is_that_of_p_u_and_not_of_an_s_within_the_tolerance():
+    problem = Sorting(2)
+    u = torch.tensor([[0.0, 0.0015]])
+    s = torch.tensor([[0.0008, 0.0008]])  # within 0.001 of either order
+    for P, sorts in (([[1, 0], [0, 1]], True), ([[0, 1], [1, 0]], False)):
+        missed = problem.violations({"u": u, "s": s, "P": torch.tensor([P])})
+        assert (missed["s = P u"] <= problem.tolerance).all()
+        assert missed["P u does not decrease"].any() != sorts

@@ -10,7 +10,7 @@ import torch
 
 from gsdm_pyg import GSDM, Categorical, GraphicalModel, Problem, Size
 from gsdm_pyg.settings_base import SettingsError
-from gsdm_pyg.solving import SolvingInterrupted
+from gsdm_pyg.solving import SolvingInterrupted, search
 from gsdm_pyg.solving.solution import distinct
 from problems import (
     BCMF,
@@ -276,6 +276,48 @@ def test_a_matrix_with_missing_entries_is_factorized(factorizer):
         assert answer.verified == (off < 0.01)
 
 
+def test_given_factors_are_kept_and_the_other_is_found(factorizer):
+    problem = BCMF(6, 8, 4)
+    values = draw_batch(problem, 4)
+    for given, unknown in (("R", "A"), ("A", "R")):
+        known = {"E": values["E"], given: values[given]}
+        found = factorizer.solve(problem, known, generator=0, tries=1)
+        for target, factor, answer in zip(*known.values(), found, strict=True):
+            A, R = answer.solution["A"], answer.solution["R"].float()
+            assert answer.verified and answer.evaluations == 10
+            assert (target - A @ R).abs().max() < 0.01
+            assert torch.equal(answer.solution[given].to(factor), factor)
+            assert ((A >= 0) & (A <= 1)).all() and unknown in answer.solution
+
+
+@pytest.mark.parametrize("name, wrong", [("A", 1.2), ("A", -0.1), ("R", 2), ("R", 0.5)])
+def test_factors_outside_of_their_domains_are_rejected(factorizer, name, wrong):
+    problem = BCMF(6, 8, 4)
+    values = draw_batch(problem, 1)
+    given = {n: values[n][0].double() for n in ("E", name)}
+    given[name][1, 2] = wrong
+    with pytest.raises(ValueError, match=rf"given\['{name}'\] takes .*got {wrong}"):
+        factorizer.solve(problem, given)
+
+
+def test_a_matrix_beyond_all_products_ends_unverified(factorizer):
+    """Noise may carry E out of [0, k], so that it is no error."""
+    E = torch.full((6, 8), 4.5)  # k = 4 terms of at most 1
+    found = factorizer.solve(BCMF(6, 8, 4), {"E": E}, generator=0, tries=1)
+    assert not found.verified and (found.violations["E = A R"] > 0.49).all()
+
+
+def test_an_instance_alone_has_the_answer_of_its_row_in_a_batch(factorizer):
+    """The first row: a seed counts instances by their place."""
+    problem = BCMF(6, 8, 4)
+    E = draw_batch(problem, 5)["E"]
+    batch = factorizer.solve(problem, {"E": E}, generator=3)
+    alone = factorizer.solve(problem, {"E": E[0]}, generator=3)
+    assert alone.verified and alone.evaluations == batch[0].evaluations
+    assert torch.equal(alone.solution["R"], batch[0].solution["R"])
+    torch.testing.assert_close(alone.solution["A"], batch[0].solution["A"])
+
+
 def test_a_matrix_is_inverted_by_its_definition():
     problem = MatrixInversion(5, target="identity")
     model = GSDM.from_pretrained(ROOT / "pretrained" / "matrix-inversion")
@@ -332,6 +374,63 @@ def test_interrupting_keeps_rows_that_finished_within_a_try(guesser):
     for answer in solved:
         assert is_sudoku(answer.solution["cells"]) and answer.evaluations > 0
     assert "nothing was tried" in str(others[0])
+
+
+def test_interrupting_while_polishing_keeps_the_parts_before(sorter, monkeypatch):
+    """Ctrl-C comes while the third part of a try's answers is polished."""
+    sizes, polish = [], Sorting.polish
+
+    def stopping(self, samples, known):
+        sizes.append(len(samples["P"]))
+        if len(sizes) == 3:
+            raise KeyboardInterrupt
+        return polish(self, samples, known)
+
+    monkeypatch.setattr(search, "AT_ONCE", 3)
+    monkeypatch.setattr(Sorting, "polish", stopping)
+    u = draw_batch(Sorting(10), 8)["u"]
+    with pytest.raises(SolvingInterrupted) as stopped:
+        sorter.solve(Sorting(10), {"u": u}, generator=0)
+    assert sizes == [3, 3, 2]
+    answers = stopped.value.solutions
+    assert sum(answer.verified for answer in answers[:6]) >= 4
+    assert not any(answer.solution for answer in answers[6:])
+
+
+class Bar:
+    """What a progress bar is told."""
+
+    def __init__(self):
+        self.told, self.n = [], 0
+
+    def __call__(self, total, name):
+        self.told.append((total, name))
+        return self
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        return None
+
+    def update(self, num):
+        self.told.append(num)
+        self.n += num
+
+
+def test_a_progress_bar_counts_what_is_solved(sorter, guesser, monkeypatch):
+    monkeypatch.setattr(search, "AT_ONCE", 3)
+    monkeypatch.setattr(search, "progress_bar", bar := Bar())
+    u = draw_batch(Sorting(10), 8)["u"]
+    found = sorter.solve(Sorting(10), {"u": u}, generator=0, tries=2)
+    (total, name), given, *parts = bar.told
+    assert (total, name, given) == (8, "solving", 0)
+    assert len(parts) >= 3 and min(parts) >= 0  # of three, three and two answers
+    assert sum(parts) == sum(answer.verified for answer in found) > 0
+    grid = draw_batch(SMALL, 1)["cells"][0]
+    monkeypatch.setattr(search, "progress_bar", bar := Bar())
+    guesser.solve(SMALL, {"cells": grid})  # nothing is unknown
+    assert bar.told == [(1, "solving"), 1]
 
 
 def test_problems_without_constraints_are_told_what_to_define():
