@@ -56,6 +56,58 @@ def test_what_is_no_number_leaves_a_gap(run):
     assert read_training(run)["step"] == 100
 
 
+DAMAGED = {
+    "superscript": ",0,0.5,0.1,9,\u00b2\n",
+    "other digits": ",0,0.5,0.1,9,\u0663\n",
+    "many digits": f",0,0.5,0.1,9,{'9' * 5000}\n",
+    "negative": ",0,0.5,0.1,9,-1\n",
+    "long field": f",0,{'1' * 200_000},0.1,9,99\n",
+    "open quote": ',0,"0.5,0.1,9,99\n',
+    "zeros": "\0" * 1000 + "\n",
+}
+
+
+@pytest.mark.parametrize("case", DAMAGED)
+def test_a_damaged_line_is_left_out(run, case):
+    write_log(run, ",0,0.5,0.1,9,49\n" + DAMAGED[case] + ",0,0.25,0.1,9,149\n")
+    found = read_training(run)
+    assert found["curves"] == {"loss": [(49, 0.5), (149, 0.25)]}
+    assert found["step"] == 150
+
+
+def test_a_damaged_header_is_no_error(run):
+    write_log(run, "").write_text("1" * 200_000 + "\n,0,0.5,0.1,9,49\n")
+    assert read_training(run)["curves"] == {}
+
+
+def test_files_that_vanish_while_they_are_read_are_left_out(run, monkeypatch):
+    kept = write_log(run, ",0,0.5,0.1,9,49\n")
+    unreadable = write_log(run, ",0,0.5,0.1,9,99\n", version=1)
+    gone = [run / "csv" / "version_2" / "metrics.csv", run / "pictures" / "b.png"]
+    (run / "pictures" / "a.png").write_bytes(b"picture")
+    glob = Path.glob
+
+    def glob_too_early(folder, pattern):
+        return [*glob(folder, pattern), *(p for p in gone if p.is_relative_to(folder))]
+
+    def open_too_late(path, mode):
+        if path == unreadable:
+            raise FileNotFoundError(path)
+        return Path(path).open(mode)
+
+    monkeypatch.setattr(Path, "glob", glob_too_early)
+    monkeypatch.setattr(training_log, "open", open_too_late, raising=False)
+    found = read_training(run)
+    assert found["curves"] == {"loss": [(49, 0.5)]} and kept.is_file()
+    assert found["pictures"] == ["a.png"]
+
+    def fail(folder, pattern):
+        raise FileNotFoundError(folder)
+
+    monkeypatch.setattr(Path, "glob", fail)
+    assert read_training(run)["curves"] == {}
+
+
 def test_the_logs_of_all_starts_are_joined_where_the_later_one_begins(run):
     write_log(run, "0.9,0,,0.1,9,49\n,0,0.5,0.1,9,49\n,0,9.0,0.1,9,99\n")
     write_log(run, ",0,0.25,0.1,9,99\n", version=2)
