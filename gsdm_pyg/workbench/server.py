@@ -96,9 +96,12 @@ def make_app(
         jobs.submit(job)
         return StreamingResponse(_stream(jobs, job), media_type="text/event-stream")
 
+    def read_run() -> dict[str, Any]:
+        return {"stamp": subject.stamp, **read_training(subject.run)}
+
     async def training(request: Request) -> Response:
         async with request.app.state.reading:  # once for all who ask at the same time
-            return JSONResponse(await run_in_threadpool(read_training, subject.run))
+            return JSONResponse(await run_in_threadpool(read_run))
 
     async def picture(request: Request) -> Response:
         name = request.path_params["name"]

@@ -25,7 +25,11 @@ _Log = tuple[Path, int, int]  # a file, when it was written, and its size
 
 
 def read_training(run: Path | None) -> dict[str, Any]:
-    """Curves, each a list of [step, value], and names of pictures, newest first."""
+    """Curves, each a list of [step, value], and pictures, newest first.
+
+    The page is told when each picture was written, in milliseconds, since a resumed run
+    may write one anew.
+    """
     logs = () if run is None else _logs(run)
     if run is None or not logs:
         return {"run": None if run is None else str(run), "step": 0, "curves": {}}
@@ -37,13 +41,13 @@ def read_training(run: Path | None) -> dict[str, Any]:
         "age": round(time.time() - newest / 1e9, 1),
         "finished": _is_finished(run, newest),
         "curves": curves,
-        "pictures": [path.name for path in _pictures(run)],
+        "pictures": {path.name: written for path, written in _pictures(run)},
     }
 
 
 def find_picture(run: Path | None, name: str) -> Path | None:
     """The file of a picture of the run; nothing else of the folder can be had."""
-    pictures = {} if run is None else {path.name: path for path in _pictures(run)}
+    pictures = {} if run is None else {path.name: path for path, _ in _pictures(run)}
     return pictures.get(name)
 
 
@@ -162,8 +166,8 @@ def _thin(points: list[tuple[int, float]]) -> list[tuple[int, float]]:
     ]
 
 
-def _pictures(run: Path) -> list[Path]:
-    """The newest pictures of a run."""
+def _pictures(run: Path) -> list[tuple[Path, int]]:
+    """The newest pictures of a run, and when they were written."""
     found = _files(run / "pictures", "*.png")
     found.sort(key=lambda file: file[1].st_mtime_ns, reverse=True)
-    return [path for path, _ in found[:MOST_PICTURES]]
+    return [(path, s.st_mtime_ns // 1_000_000) for path, s in found[:MOST_PICTURES]]

@@ -99,7 +99,7 @@ def test_files_that_vanish_while_they_are_read_are_left_out(run, monkeypatch):
     monkeypatch.setattr(training_log, "open", open_too_late, raising=False)
     found = read_training(run)
     assert found["curves"] == {"loss": [(49, 0.5)]} and kept.is_file()
-    assert found["pictures"] == ["a.png"]
+    assert list(found["pictures"]) == ["a.png"]
 
     def fail(folder, pattern):
         raise FileNotFoundError(folder)
@@ -170,9 +170,11 @@ def test_pictures_are_the_newest_and_nothing_else_of_the_folder(run):
         os.utime(path, (i, i))
     (run / "config.yaml").write_text("seed: 0")
     write_log(run, "")
-    names = read_training(run)["pictures"]
+    pictures = read_training(run)["pictures"]
+    names = list(pictures)
     assert names[0] == f"{training_log.MOST_PICTURES + 1}.png"
     assert len(names) == training_log.MOST_PICTURES
+    assert pictures[names[0]] == 1000 * (training_log.MOST_PICTURES + 1)
     assert find_picture(run, names[0]) == run / "pictures" / names[0]
     for name in ("0.png", "../config.yaml", "config.yaml", "/etc/passwd", ""):
         assert find_picture(run, name) is None
@@ -239,6 +241,32 @@ def test_the_model_is_that_of_the_newest_run_and_of_its_newest_weights(
     assert subject.model is None  # until that run has exported one
     export(runs[1], 3.0)
     assert weight_of(subject) == 3.0
+
+
+def test_the_stamp_changes_with_the_run_and_with_its_model(followed, tmp_path):
+    subject, runs = followed
+    with client_of(subject) as client:
+
+        def stamp() -> str | None:
+            (found,) = {
+                client.get(f"/api/{path}").json()["stamp"]
+                for path in ("training", "problem")
+            }
+            return found
+
+        stamps = [stamp()]
+        runs.append(tmp_path / "run")
+        stamps.append(stamp())
+        for value in (1.0, 2.0):
+            export(runs[0], value)
+            stamps.append(stamp())
+        assert stamp() == stamps[-1]  # nothing has changed
+        runs.append(tmp_path / "run-2")
+        stamps.append(stamp())
+        export(runs[1], 3.0)
+        stamps.append(stamp())
+    assert stamps[0] is None
+    assert len(set(stamps)) == 6
 
 
 def test_a_model_that_is_half_written_is_loaded_when_it_is_whole(followed, tmp_path):
