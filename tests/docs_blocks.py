@@ -18,6 +18,7 @@ CELL = "{code-cell} python"  # executed when the site is built
 PYTHON, OTHER_LIBRARY, SHELL, CONFIG = "python", "py", "bash", "yaml"
 PLAIN = ("", "text", "{eval-rst}", "{toctree}", "{include}")  # nothing to execute
 _FENCE = re.compile(r"^(`{3,})(.*?)\n(.*?)^\1\s*$", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"\]\(([^)#\s]+)")
 _SPAN = re.compile(r"(?<!`)`([^`]+)`(?!`)")
 _OURS = (("gsdm",), ("python", "-m", "gsdm_pyg"), ("python", "train.py"))
 
@@ -47,6 +48,12 @@ def blocks(page: Path) -> list[Block]:
         code = re.sub(r"\A(:.*\n)+", "", code)  # options of a directive
         found.append(Block(language, code, text[: fence.start(3)].count("\n") + 1))
     return found
+
+
+def links(page: Path) -> set[Path]:
+    """The files that a page links to, without those of the network."""
+    targets = _LINK.findall(_FENCE.sub("", page.read_text()))
+    return {(page.parent / target).resolve() for target in targets if ":" not in target}
 
 
 def commands(page: Path) -> list[list[str]]:

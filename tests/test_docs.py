@@ -152,6 +152,27 @@ def test_front_page_leads_to_what_a_newcomer_looks_for():
     }
 
 
+def test_every_page_is_reached_by_links_from_the_front_page():
+    pages = {page for page in docs.PAGES if page.is_relative_to(ROOT / "docs")}
+    reached, new = set(), {ROOT / "docs/index.md"}
+    while new:
+        reached |= new
+        new = {target for page in new for target in docs.links(page)} & pages - reached
+    assert reached == pages
+
+
+@pytest.mark.parametrize("page", docs.PAGES, ids=name)
+def test_links_of_a_page_lead_to_files(page):
+    for target in docs.links(page):
+        assert target.exists(), target
+
+
+def test_pages_that_include_a_file_link_to_it_too():
+    for page in docs.PAGES:
+        for included in re.findall(r"^```\{include\} (.+)$", page.read_text(), re.M):
+            assert (page.parent / included).resolve() in docs.links(page), name(page)
+
+
 @pytest.mark.slow
 def test_site_is_built_without_a_warning_and_loads_no_file_of_others(tmp_path):
     sphinx = [sys.executable, "-m", "sphinx", "-W", "-b", "html"]

@@ -237,6 +237,22 @@ def test_two_browsers_at_once_get_their_own_answers(browser, page, sudoku_url):
             assert answer[0] == clue
 
 
+def test_values_of_huge_variables_are_loaded(page):
+    span = page.evaluate(
+        """async () => {
+            const { Instance, Variable } = await import("/static/instance.js");
+            const described = { name: "x", shape: [1e6], high: null, classes: null };
+            const variable = new Variable(described, { signs: [], labels: [] });
+            const values = new Array(1e6).fill(0.5), given = new Array(1e6).fill(true);
+            values[7] = -3;
+            const instance = new Instance([variable]);
+            instance.load({ values: { x: values }, given: { x: given } });
+            return variable.span;
+        }"""
+    )
+    assert span == 3
+
+
 def write_run(run: Path, *losses: float, side: int) -> Path:
     """A run folder with a log, and a picture of that many pixels."""
     log = run / "csv" / "version_0" / "metrics.csv"
@@ -309,13 +325,20 @@ def test_training_is_followed_from_run_to_run(browser, tmp_path):
         page.wait_for_selector(DONE)
 
 
-MODELS = ["bcmf-varsize", "state-space", "sorting-n10", "boolean-circuit"]
+MODELS = ["sudoku", "bcmf-varsize", "state-space", "sorting-n10", "boolean-circuit"]
+SCREENS = [(width, scheme) for width in (1400, 400) for scheme in ("light", "dark")]
+
+
+OUTSIDE = """width => [...document.querySelectorAll("main *")]
+    .filter(e => !e.closest(".strip *") && e.getBoundingClientRect().right > width)
+    .map(e => e.outerHTML.slice(0, 200))
+"""  # elements beyond the right edge, except in strips that scroll
 
 
 @pytest.mark.parametrize("model", MODELS)
 def test_every_page_fits_the_screen_and_shows_samples(browser, model):
     with shown(f"pretrained/{model}") as url:
-        for width, scheme in ((1400, "light"), (400, "dark")):
+        for width, scheme in SCREENS:
             size = {"width": width, "height": 900}
             with opened(browser, url, viewport=size, color_scheme=scheme) as page:
                 ask(page, samples=2, steps=4)
@@ -324,3 +347,4 @@ def test_every_page_fits_the_screen_and_shows_samples(browser, model):
                 page.wait_for_selector("#graph-views canvas")
                 wide = "document.documentElement.scrollWidth"
                 assert page.evaluate(wide) <= width
+                assert page.evaluate(OUTSIDE, width) == []

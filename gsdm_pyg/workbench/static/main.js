@@ -118,7 +118,7 @@ function busy(is) {
 /** What can be asked depends on whether there is a model. */
 function showModel(description) {
   const { model } = description;
-  const parts = [...description.sizes, description.name, `${short(description.nodes)} nodes`];
+  const parts = [...description.sizes, description.name, `${description.nodes.toLocaleString("en")} nodes`];
   if (model) parts.push(`${model.layers} layers, ${model.parameters.toLocaleString("en")} parameters`);
   byId("meta").textContent = parts.join(" · ");
   hasModel = Boolean(model);

@@ -3,6 +3,7 @@
 import { getJSON } from "./api.js";
 import { Chart } from "./chart.js";
 import { byId, make, short } from "./dom.js";
+import { extent } from "./statistics.js";
 
 const EVERY = 2000; // milliseconds
 
@@ -67,7 +68,7 @@ function addChart(name) {
   const caption = make("figcaption", {});
   byId("curves").append(make("figure", {}, caption, chart.element));
   return (points) => {
-    const values = points.map(([, y]) => y), low = Math.min(...values), high = Math.max(...values);
+    const values = points.map(([, y]) => y), [low, high] = extent(values);
     const log = name === "loss" && low > 0 && high > low;
     const pad = log ? 0 : 0.06 * (high - low || Math.abs(high) || 1);
     caption.replaceChildren(make("b", {}, name), short(values.at(-1)));
