@@ -71,6 +71,17 @@ def commands(page: Path) -> list[list[str]]:
     return found
 
 
+def shell_commands(page: Path) -> list[tuple[list[str], str | None]]:
+    """The commands of the shell blocks of a page, and the file that each writes to."""
+    found = []
+    for block in blocks(page):
+        if block.language == SHELL:
+            for line in block.code.replace("\\\n", " ").splitlines():
+                out = re.search(r" > (\S+)", line)
+                found += [(part, out and out[1]) for part in _split(line) if part]
+    return found
+
+
 def own_arguments(words: list[str]) -> list[str] | None:
     """What follows `gsdm` or the like; None if this is another command."""
     for ours in _OURS:

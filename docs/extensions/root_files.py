@@ -1,8 +1,8 @@
 """Files of the root folder that are pages of the site, too.
 
 In the repository a page links to ../benchmarks/README.md, and that file to
-../docs/defaults.md. On the site both are pages of one folder. The Markdown of such a page
-has a link to the file, for readers of the repository, and then includes it.
+../docs/defaults.md. On the site both are pages of one folder. The Markdown of such a
+page has a link to the file, for readers of the repository, and then includes it.
 """
 
 import re

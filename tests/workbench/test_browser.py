@@ -330,9 +330,10 @@ SCREENS = [(width, scheme) for width in (1400, 400) for scheme in ("light", "dar
 
 
 OUTSIDE = """width => [...document.querySelectorAll("main *")]
-    .filter(e => !e.closest(".strip *") && e.getBoundingClientRect().right > width)
+    .filter(e => !e.closest(".strip *, .cells *"))
+    .filter(e => e.getBoundingClientRect().right > width)
     .map(e => e.outerHTML.slice(0, 200))
-"""  # elements beyond the right edge, except in strips that scroll
+"""  # elements beyond the right edge, except in rows that scroll
 
 
 @pytest.mark.parametrize("model", MODELS)
