@@ -457,7 +457,7 @@ def _check_device(name: str | torch.device) -> torch.device:
     try:
         device = torch.device(name)
         torch.empty(0, device=device)
-    except (RuntimeError, AssertionError, TypeError) as error:
+    except (RuntimeError, AssertionError, TypeError, ImportError) as error:
         raise ValueError(
             f"map_location must be a device of this machine, such as 'cpu' "
             f"(got {name!r}: {str(error).splitlines()[0]})."

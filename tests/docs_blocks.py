@@ -18,6 +18,7 @@ CELL = "{code-cell} python"  # executed when the site is built
 PYTHON, OTHER_LIBRARY, SHELL, CONFIG = "python", "py", "bash", "yaml"
 PLAIN = ("", "text", "{eval-rst}", "{toctree}", "{include}")  # nothing to execute
 _FENCE = re.compile(r"^(`{3,})(.*?)\n(.*?)^\1\s*$", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"\]\(([^)#\s]+)")
 _SPAN = re.compile(r"(?<!`)`([^`]+)`(?!`)")
 _OURS = (("gsdm",), ("python", "-m", "gsdm_pyg"), ("python", "train.py"))
 
@@ -49,6 +50,12 @@ def blocks(page: Path) -> list[Block]:
     return found
 
 
+def links(page: Path) -> set[Path]:
+    """The files that a page links to, without those of the network."""
+    targets = _LINK.findall(_FENCE.sub("", page.read_text()))
+    return {(page.parent / target).resolve() for target in targets if ":" not in target}
+
+
 def commands(page: Path) -> list[list[str]]:
     """The words of each command in the shell blocks of a page, and of ours in text."""
     text = page.read_text()
@@ -61,6 +68,17 @@ def commands(page: Path) -> list[list[str]]:
         words = span.split()
         if any(tuple(words[: len(ours)]) == ours for ours in _OURS):
             found += _split(" ".join(words))
+    return found
+
+
+def shell_commands(page: Path) -> list[tuple[list[str], str | None]]:
+    """The commands of the shell blocks of a page, and the file that each writes to."""
+    found = []
+    for block in blocks(page):
+        if block.language == SHELL:
+            for line in block.code.replace("\\\n", " ").splitlines():
+                out = re.search(r" > (\S+)", line)
+                found += [(part, out and out[1]) for part in _split(line) if part]
     return found
 
 

@@ -1,4 +1,8 @@
-"""Every block of code in the docs is executed: here, or when the site is built."""
+"""Blocks of code in the docs are executed: here, or when the site is built.
+
+Three kinds are not: the block of BayesFlow, which is compiled, the commands of
+`NOT_EXECUTED`, which are parsed, and what programs print.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +13,13 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from lightning.pytorch.utilities.seed import isolate_rng
 
 import gsdm_pyg
 from gsdm_pyg import GSDM, Problem, diagnostics, nn, ops, programs
 from gsdm_pyg.cli import main, parse
+from gsdm_pyg.config import read_yaml
+from gsdm_pyg.paper.figure_file import load_figure
 from tests import docs_blocks as docs
 from tests.helpers import ROOT
 
@@ -20,6 +27,34 @@ LINKED = ("pretrained", "problems", "examples", "configs", "benchmarks", "train.
 SHORT = {"max_steps": 2, "batch_size": 4}  # instead of minutes
 FEW = {"steps": 2, "restarts": 0}  # evaluations of a sampler
 ALLOWED = ("pip", "echo", "source", "pre-commit")  # commands of others
+
+# Commands of shell blocks that no test executes, by their first words, and why.
+NOT_EXECUTED = {
+    "pip install": "needs the network",
+    "make": "sets up an environment and runs for minutes; CI runs lint, docs and test",
+    "gsdm show": "serves until it is interrupted; tests/workbench does that",
+    "python -m gsdm_pyg reproduce": "trains for hours; tests/paper has tiny figures",
+    "python -m benchmarks.baselines": "takes minutes of both cores",
+    "gsdm doctor": "takes a minute to measure training; tests/cli does with a tiny one",
+    "gsdm report": "compares samplers for minutes; tests/cli does with a tiny model",
+    "python train.py configs/bcmf_varsize.yaml": "trains for minutes; tests/training "
+    "starts, stops and resumes tiny runs",
+}
+# What makes the others take seconds.
+FEWER = {
+    "evaluate": ["--steps", "2", "--instances", "2"],
+    "sample": ["--steps", "2"],
+    "calibrate": ["--steps", "2", "--instances", "20", "--num-samples", "5"],
+}
+MINE = """
+from torch.distributions import Normal
+from gsdm_pyg import program, sample
+
+
+@program
+def model(n):
+    sample("x", Normal(0, 1), n)
+"""  # the file of a reader
 
 
 def name(page: Path) -> str:
@@ -105,9 +140,68 @@ def test_configs_in_the_docs_say_what_to_train(folder, capsys):
         for block in docs.blocks(page):
             if block.language == docs.CONFIG:
                 assert block.file is not None, f"{name(page)}:{block.line} has no name"
-                main(["train", block.file, "--dry-run"])
+                if "rows" in read_yaml(Path(block.file)):
+                    assert load_figure(block.file).claims
+                else:
+                    main(["train", block.file, "--dry-run"])
                 checked += 1
-    assert checked > 0
+    assert checked > 1
+
+
+@pytest.mark.slow
+def test_block_of_sbi_runs(monkeypatch):
+    npe = pytest.importorskip("sbi.inference", reason="needs sbi").NPE
+    train = npe.train
+    short = {"max_num_epochs": 2, "training_batch_size": 1000}
+    monkeypatch.setattr(npe, "train", lambda self: train(self, **short))
+    page = ROOT / "docs/coming-from.md"
+    (block,) = (b for b in docs.blocks(page) if b.code.startswith("# sbi\n"))
+    namespace: dict = {}
+    with isolate_rng():
+        exec(compile(block.code, "sbi", "exec"), namespace)
+    assert namespace["samples"].shape == (1000, 2)
+
+
+def exception(words: list[str]) -> str | None:
+    """The first words of a command, if it is one that is not executed."""
+    line = " ".join(words)
+    if "--dry-run" in words:
+        return None
+    return next((e for e in NOT_EXECUTED if f"{line} ".startswith(f"{e} ")), None)
+
+
+def pages_with_commands() -> list:
+    pages = []
+    for page in docs.PAGES:
+        found = [words for words, _ in docs.shell_commands(page)]
+        if not all(map(exception, found)):
+            pages.append(page)
+    return pages
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", pages_with_commands(), ids=name)
+def test_commands_of_a_page_run_one_after_the_other(page, folder, capsys):
+    (folder / "mine.py").write_text(MINE)
+    for words, out in docs.shell_commands(page):
+        if exception(words) is not None:
+            continue
+        if words[0] == "echo":
+            assert out is not None
+            (folder / out).write_text(" ".join(words[1:]))
+            continue
+        arguments = docs.own_arguments(words)
+        assert arguments is not None, words
+        with isolate_rng():
+            main([*arguments, *FEWER.get(arguments[0], [])])
+        for word in arguments:
+            if word.endswith((".npz", ".png", ".json", ".graphml")):
+                assert (folder / word).is_file(), word
+
+
+def test_commands_that_are_not_executed_are_in_the_docs():
+    found = [w for page in docs.PAGES for w, _ in docs.shell_commands(page)]
+    assert {exception(words) for words in found} - {None} == set(NOT_EXECUTED)
 
 
 @pytest.mark.parametrize("page", docs.PAGES, ids=name)
@@ -150,6 +244,27 @@ def test_front_page_leads_to_what_a_newcomer_looks_for():
         "tutorials/sudoku.md",  # solving
         "results.md",
     }
+
+
+def test_every_page_is_reached_by_links_from_the_front_page():
+    pages = {page for page in docs.PAGES if page.is_relative_to(ROOT / "docs")}
+    reached, new = set(), {ROOT / "docs/index.md"}
+    while new:
+        reached |= new
+        new = {target for page in new for target in docs.links(page)} & pages - reached
+    assert reached == pages
+
+
+@pytest.mark.parametrize("page", docs.PAGES, ids=name)
+def test_links_of_a_page_lead_to_files(page):
+    for target in docs.links(page):
+        assert target.exists(), target
+
+
+def test_pages_that_include_a_file_link_to_it_too():
+    for page in docs.PAGES:
+        for included in re.findall(r"^```\{include\} (.+)$", page.read_text(), re.M):
+            assert (page.parent / included).resolve() in docs.links(page), name(page)
 
 
 @pytest.mark.slow

@@ -1,7 +1,8 @@
 """Files of the root folder that are pages of the site, too.
 
 In the repository a page links to ../benchmarks/README.md, and that file to
-../docs/defaults.md. On the site both are pages of one folder.
+../docs/defaults.md. On the site both are pages of one folder. The Markdown of such a
+page has a link to the file, for readers of the repository, and then includes it.
 """
 
 import re
@@ -16,6 +17,7 @@ PAGES = {  # file of the root folder -> page
     "CHANGELOG.md": "reference/changelog.md",
     "CONTRIBUTING.md": "reference/contributing.md",
 }
+INCLUDE = "```{include}"
 LINK = re.compile(r"(\]\()([^)#\s]+)")
 
 
@@ -42,7 +44,10 @@ def as_pages(text: str, folder: str) -> str:
 
 
 def read_page(app: Sphinx, name: str, source: list[str]) -> None:
-    source[0] = as_pages(source[0], f"docs/{Path(name).parent}")
+    text = source[0]
+    if f"{name}.md" in PAGES.values():
+        text = text[text.index(INCLUDE) :]  # which has a title of its own
+    source[0] = as_pages(text, f"docs/{Path(name).parent}")
 
 
 def read_included(app: Sphinx, path: Path, name: str, source: list[str]) -> None:

@@ -62,7 +62,8 @@ def add_folder_arguments(
     )
     parser.add_argument(
         "--problem",
-        help="path/to/file.py:ClassName, if not built in; that file is executed",
+        help="path/to/file.py:ClassName or path/to/file.foppl, if not built in; a "
+        "Python file is executed",
     )
     parser.add_argument("--seed", type=int, default=0)
     device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -127,16 +128,36 @@ def settings_arguments(
     return {name: value for name, value in given.items() if value is not None}
 
 
-def load_model(options: argparse.Namespace) -> tuple[GSDM, Problem]:
-    """The model of a command, and the problem at the sizes that it names."""
+def check_seed_and_device(options: argparse.Namespace) -> None:
+    """Reject a seed or a device that no sampler could use, before the work."""
     if options.seed < 0:
         raise ValueError(f"--seed is a number of at least 0 (got {options.seed}).")
     try:
-        torch.empty(1, device=options.device)
-    except (RuntimeError, AssertionError):
+        torch.empty(1, device=options.device).zero_().cpu()  # `meta` holds no values
+    except (RuntimeError, AssertionError, ImportError):
         raise ValueError(
             f"--device names no device of this machine (got {options.device!r})."
         ) from None
+
+
+def check_trusted(name: str, options: argparse.Namespace, what: str) -> None:
+    """Reject a problem in a file, unless `--problem` names one.
+
+    Args:
+        name: The problem.
+        options: The command line.
+        what: What names the problem, such as "config".
+    """
+    if (":" in name or name.endswith(".foppl")) and not options.problem:
+        raise ValueError(
+            f"The problem of this {what} is a file, which is opened only if you name "
+            f"it too: pass --problem {name} if you trust that file."
+        )
+
+
+def load_model(options: argparse.Namespace) -> tuple[GSDM, Problem]:
+    """The model of a command, and the problem at the sizes that it names."""
+    check_seed_and_device(options)
     model = GSDM.from_pretrained(options.model, map_location=options.device)
     return model, _problem(model, options)
 
@@ -145,11 +166,7 @@ def _problem(model: GSDM, options: argparse.Namespace) -> Problem:
     name = options.problem or model.spec.name
     if name is None:
         raise ValueError("This model does not name its problem: pass --problem.")
-    if ":" in name and not options.problem:
-        raise ValueError(
-            "The problem of this model is a Python file, which a model folder cannot "
-            f"ask to execute: pass --problem {name} if you trust that file."
-        )
+    check_trusted(name, options, "model folder")
     same = _class_name(name) == _class_name(model.spec.name or "")
     problem = resolve_problem(name)
     sizes = dict(model.spec.sizes or {}) if same else {}  # ranges at their upper end

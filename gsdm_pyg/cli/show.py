@@ -8,9 +8,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from gsdm_pyg.cli.arguments import add_folder_arguments, load_model, read_sizes
+from gsdm_pyg.cli.arguments import (
+    add_folder_arguments,
+    check_seed_and_device,
+    check_trusted,
+    load_model,
+    read_sizes,
+)
 from gsdm_pyg.config import parse_config, read_config
 from gsdm_pyg.evaluation import label
 from gsdm_pyg.run_folder import CONFIG_FILE, newest_run
@@ -62,16 +66,13 @@ def load_subject(options: argparse.Namespace) -> Subject:
 
 def _of_config(options: argparse.Namespace, path: Path, find_run: Any) -> Subject:
     """The problem of a config at its largest size, and the run that trains it."""
-    _check_device(options.device)
+    check_seed_and_device(options)
     values = read_config(path)
     section = values.get("problem")
     if isinstance(section, dict):
         name = options.problem or section.get("name")
-        if isinstance(name, str) and ":" in name and not options.problem:
-            raise ValueError(
-                "The problem of this config is a Python file, which showing it does "
-                f"not execute: pass --problem {name} if you trust that file."
-            )
+        if isinstance(name, str):
+            check_trusted(name, options, "config")
         values = {**values, "problem": {**section, "name": name}}
     config = parse_config(values)
     family = config.problem.source()
@@ -85,13 +86,3 @@ def _of_config(options: argparse.Namespace, path: Path, find_run: Any) -> Subjec
         device=options.device,
         seed=options.seed,
     )
-
-
-def _check_device(name: str) -> None:
-    """Reject a device that no model could be loaded to later."""
-    try:
-        torch.empty(1, device=name)
-    except (RuntimeError, AssertionError):
-        raise ValueError(
-            f"--device names no device of this machine (got {name!r})."
-        ) from None

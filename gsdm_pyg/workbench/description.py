@@ -18,6 +18,7 @@ def describe(subject: Subject, most_samples: int) -> dict[str, Any]:
         subject: What to describe.
         most_samples: How many samples one request may ask for.
     """
+    stamp = subject.stamp  # before the model, so that it is never too new
     problem, graph, model = subject.problem, subject.graph, subject.model
     scales = {} if model is None else {v.name: v.scale for v in model.spec.variables}
     return {
@@ -38,6 +39,7 @@ def describe(subject: Subject, most_samples: int) -> dict[str, Any]:
         "seed": subject.seed,
         "most_samples": most_samples,
         "follows_run": subject.follows_run,
+        "stamp": stamp,
     }
 
 

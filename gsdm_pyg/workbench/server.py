@@ -31,6 +31,9 @@ from gsdm_pyg.workbench.values import BadRequest, read_json
 
 STATIC = Path(__file__).parent / "static"
 MOST_BYTES = 4 * 2**20  # of a request
+_SMALL = 4096  # bytes of all that a request says besides values
+_BYTES_PER_NODE = 32  # of a value; a number in JSON has at most 25 characters
+_MOST_PARSED = 2  # requests at the same time
 _BODY_SECONDS = 10  # for a request to arrive whole
 
 Endpoint = Callable[[Request], Awaitable[Response]]
@@ -50,6 +53,7 @@ def make_app(
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         app.state.jobs = JobQueue(limits.waiting)
+        app.state.parsing = asyncio.Semaphore(_MOST_PARSED)
         app.state.drawing = asyncio.Lock()
         app.state.reading = asyncio.Lock()
         try:
@@ -58,6 +62,7 @@ def make_app(
             app.state.jobs.close()
 
     graph_of_subject = cache(partial(view_graph, subject))
+    most_bytes = min(MOST_BYTES, _SMALL + _BYTES_PER_NODE * subject.graph.num_nodes)
 
     async def page(request: Request) -> Response:
         return FileResponse(STATIC / "index.html")
@@ -70,21 +75,33 @@ def make_app(
             return JSONResponse(await run_in_threadpool(graph_of_subject))
 
     async def draw(request: Request) -> Response:
-        asked = await _read(request)
+        body = await _read(request, _SMALL)
+
+        def drawn() -> dict[str, Any]:
+            return draw_instance(subject, read_json(body))
+
         async with request.app.state.drawing:  # one at a time
-            return JSONResponse(await run_in_threadpool(draw_instance, subject, asked))
+            return JSONResponse(await run_in_threadpool(drawn))
 
     async def sample(request: Request) -> Response:
         jobs: JobQueue = request.app.state.jobs
         jobs.check_place()  # before the work of reading it
-        asked = await _read(request)
-        job = Job(await run_in_threadpool(answer, subject, asked, limits))
+        body = await _read(request, most_bytes)
+
+        def work() -> Callable[[Job], None]:
+            return answer(subject, read_json(body), limits)
+
+        async with request.app.state.parsing:
+            job = Job(await run_in_threadpool(work))
         jobs.submit(job)
         return StreamingResponse(_stream(jobs, job), media_type="text/event-stream")
 
+    def read_run() -> dict[str, Any]:
+        return {"stamp": subject.stamp, **read_training(subject.run)}
+
     async def training(request: Request) -> Response:
         async with request.app.state.reading:  # once for all who ask at the same time
-            return JSONResponse(await run_in_threadpool(read_training, subject.run))
+            return JSONResponse(await run_in_threadpool(read_run))
 
     async def picture(request: Request) -> Response:
         name = request.path_params["name"]
@@ -117,8 +134,8 @@ def make_app(
     )
 
 
-async def _read(request: Request) -> dict[str, Any]:
-    """The object of JSON that a request sends, if it is neither too long nor slow."""
+async def _read(request: Request, most_bytes: int) -> bytes:
+    """The JSON that a request sends, if it is neither too long nor slow."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip()
     if kind != "application/json":  # which no form of another site can send
         raise HTTPException(415, f"Send application/json (got {kind!r:.100}).")
@@ -127,17 +144,17 @@ async def _read(request: Request) -> dict[str, Any]:
         async with asyncio.timeout(_BODY_SECONDS):
             async for chunk in request.stream():
                 body += chunk
-                if len(body) > MOST_BYTES:
+                if len(body) > most_bytes:
                     raise HTTPException(
                         413,
-                        f"A request has at most {MOST_BYTES:,} bytes (got more): "
+                        f"This request has at most {most_bytes:,} bytes (got more): "
                         "give fewer values.",
                     )
     except TimeoutError:
         raise HTTPException(408, "The request did not arrive in time.") from None
     except ClientDisconnect:
         raise BadRequest("The request broke off.") from None
-    return await run_in_threadpool(read_json, bytes(body))
+    return bytes(body)
 
 
 async def _stream(jobs: JobQueue, job: Job) -> AsyncIterator[str]:

@@ -76,6 +76,15 @@ class Subject:
         return self._find_run() if self._find_run is not None else None
 
     @property
+    def stamp(self) -> str | None:
+        """Which run and which of its models; another one when either has changed."""
+        run = self.run
+        if run is None:
+            return None
+        written = _written(run / "model")
+        return " ".join(map(str, (run, *written[1:]) if written else (run,)))
+
+    @property
     def shown(self) -> list[str]:
         """The variables of the panels, in the order of the graph."""
         in_panels = {name for panel in self.panels for name in panel.variables}

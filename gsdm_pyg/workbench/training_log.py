@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import csv
 import math
+import os
+import stat
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -13,6 +16,8 @@ from typing import Any
 MOST_POINTS = 600  # of a curve
 MOST_PICTURES = 8
 MOST_BYTES = 4 * 2**20  # of all logs of a run; of longer ones the end is read
+_MOST_HEADER = 2**16  # bytes of the first line
+_MOST_DIGITS = 15  # of a step
 _NO_METRICS = {"", "epoch", "step", "lr", "minutes", "nodes/s"}
 
 Curves = dict[str, list[tuple[int, float]]]  # (step, value) by name
@@ -20,7 +25,11 @@ _Log = tuple[Path, int, int]  # a file, when it was written, and its size
 
 
 def read_training(run: Path | None) -> dict[str, Any]:
-    """Curves, each a list of [step, value], and names of pictures, newest first."""
+    """Curves, each a list of [step, value], and pictures, newest first.
+
+    The page is told when each picture was written, in milliseconds, since a resumed run
+    may write one anew.
+    """
     logs = () if run is None else _logs(run)
     if run is None or not logs:
         return {"run": None if run is None else str(run), "step": 0, "curves": {}}
@@ -32,13 +41,13 @@ def read_training(run: Path | None) -> dict[str, Any]:
         "age": round(time.time() - newest / 1e9, 1),
         "finished": _is_finished(run, newest),
         "curves": curves,
-        "pictures": [path.name for path in _pictures(run)],
+        "pictures": {path.name: written for path, written in _pictures(run)},
     }
 
 
 def find_picture(run: Path | None, name: str) -> Path | None:
     """The file of a picture of the run; nothing else of the folder can be had."""
-    pictures = {} if run is None else {path.name: path for path in _pictures(run)}
+    pictures = {} if run is None else {path.name: path for path, _ in _pictures(run)}
     return pictures.get(name)
 
 
@@ -52,9 +61,26 @@ def _is_finished(run: Path, newest: int) -> bool:
 
 def _logs(run: Path) -> tuple[_Log, ...]:
     """The logs of all starts in order: resuming a run begins a new file."""
-    paths = [path for path in (run / "csv").glob("*/metrics.csv") if path.is_file()]
-    paths.sort(key=lambda path: (len(path.parent.name), path.parent.name))  # 9 < 10
-    return tuple((p, p.stat().st_mtime_ns, p.stat().st_size) for p in paths)
+    found = _files(run / "csv", "*/metrics.csv")
+    found.sort(key=lambda file: (len(file[0].parent.name), file[0].parent.name))  # 9<10
+    return tuple((path, state.st_mtime_ns, state.st_size) for path, state in found)
+
+
+def _files(folder: Path, pattern: str) -> list[tuple[Path, os.stat_result]]:
+    """The files of a folder that are there now: another process may remove some."""
+    found = []
+    try:
+        paths = list(folder.glob(pattern))
+    except OSError:
+        return []
+    for path in paths:
+        try:
+            state = path.stat()
+        except OSError:
+            continue
+        if stat.S_ISREG(state.st_mode):
+            found.append((path, state))
+    return found
 
 
 @lru_cache(maxsize=1)
@@ -91,21 +117,33 @@ def _read_log(log: Path, skipped: int) -> Iterator[tuple[int, str, float | None]
         log: The file, whose last line may be in the middle of writing.
         skipped: How many bytes are too many, and are skipped.
     """
-    with open(log, "rb") as file:
-        names = next(csv.reader([file.readline().decode(errors="replace")]), [])
+    with suppress(OSError), open(log, "rb") as file:
+        names = _fields(file.readline(_MOST_HEADER))
         if "step" not in names:
             return
         if skipped > 0:
             file.seek(skipped)
             file.readline()
-        lines = (line.decode(errors="replace") for line in file if line[-1:] == b"\n")
         columns = [(i, name) for i, name in enumerate(names) if name not in _NO_METRICS]
         at = names.index("step")
-        for row in csv.reader(lines):
-            if len(row) == len(names) and row[at].isdigit():
+        for line in file:
+            row = _fields(line) if line.endswith(b"\n") else []
+            if len(row) == len(names) and _is_step(row[at]):
                 for i, name in columns:
                     if row[i]:
                         yield int(row[at]), name, _number(row[i])
+
+
+def _fields(line: bytes) -> list[str]:
+    """The fields of a line, none if it is damaged."""
+    try:
+        return next(csv.reader([line.decode(errors="replace")]), [])
+    except csv.Error:
+        return []
+
+
+def _is_step(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS
 
 
 def _number(text: str) -> float | None:
@@ -128,8 +166,8 @@ def _thin(points: list[tuple[int, float]]) -> list[tuple[int, float]]:
     ]
 
 
-def _pictures(run: Path) -> list[Path]:
-    """The newest pictures of a run."""
-    found = [path for path in (run / "pictures").glob("*.png") if path.is_file()]
-    newest = sorted(found, key=lambda path: path.stat().st_mtime, reverse=True)
-    return newest[:MOST_PICTURES]
+def _pictures(run: Path) -> list[tuple[Path, int]]:
+    """The newest pictures of a run, and when they were written."""
+    found = _files(run / "pictures", "*.png")
+    found.sort(key=lambda file: file[1].st_mtime_ns, reverse=True)
+    return [(path, s.st_mtime_ns // 1_000_000) for path, s in found[:MOST_PICTURES]]

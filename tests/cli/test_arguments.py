@@ -166,6 +166,20 @@ def test_file_that_a_model_folder_names_is_executed_only_if_the_user_names_it_to
     assert Path("ran").exists()
 
 
+def test_program_that_a_model_folder_names_is_opened_only_if_the_user_names_it_too(
+    model_folder,
+):
+    shutil.copytree(model_folder, "model")
+    config = Path("model/config.json")
+    text = config.read_text()
+    assert text.count('"BCMF"') == 1
+    config.write_text(text.replace('"BCMF"', '"nowhere.foppl"'))
+    message = refusal("sample", "model")
+    assert "pass --problem nowhere.foppl if you trust that file" in message
+    message = refusal("sample", "model", "--problem", "nowhere.foppl")
+    assert "trust" not in message and "nowhere.foppl" in message  # it is opened
+
+
 @each_command
 @pytest.mark.parametrize(
     ("size", "complaint"),
@@ -196,6 +210,8 @@ def test_odd_sizes_of_a_model_folder_are_refused(
     [
         (["--device", "gpu0"], "--device names no device of this machine (got 'gpu0')"),
         (["--device", "cpu:x"], "--device names no device of this machine"),
+        (["--device", "hpu"], "--device names no device of this machine (got 'hpu')"),
+        (["--device", "meta"], "--device names no device of this machine"),
         (["--seed", "-1"], "--seed is a number of at least 0 (got -1)"),
         (["--problem", "notes.txt:A"], "is no Python file (got 'notes.txt')"),
     ],

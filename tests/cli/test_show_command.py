@@ -55,11 +55,16 @@ def test_a_config_is_shown_at_its_largest_size_and_its_newest_run_is_followed(tm
     assert load_subject(arguments(path, "m=2")).problem == BCMF(m=2, n=3, k=2)
 
 
-def test_a_device_that_is_not_there_is_refused_for_configs_too(tmp_path, model_folder):
+def test_impossible_devices_and_seeds_are_refused_for_configs_too(
+    tmp_path, model_folder
+):
     path = write_config(tmp_path / "mine.yaml")
-    for shown_first in ([path], [model_folder, *SIZES]):
-        message = refusal("show", *shown_first, "--device", "cuda:99")
-        assert "--device names no device of this machine" in message
+    for named in ([path], [model_folder, *SIZES]):
+        for device in ("cuda:99", "hpu", "meta"):
+            message = refusal("show", *named, "--device", device)
+            assert "--device names no device of this machine" in message
+        message = refusal("show", *named, "--seed", -1)
+        assert "--seed is a number of at least 0 (got -1)" in message
 
 
 def test_a_run_folder_is_followed_and_its_model_shown(tmp_path):
@@ -93,6 +98,18 @@ def test_a_problem_file_is_executed_only_if_the_command_names_it(
     assert (tmp_path / "executed").exists()
     tiny_model(subject.problem).save_pretrained(tmp_path / "model")
     assert f"pass --problem {user_problem}" in refusal("show", tmp_path / "model")
+
+
+def test_a_foppl_file_is_opened_only_if_the_command_names_it(tmp_path):
+    program = ROOT / "examples/programs/bcmf.foppl"
+    config = write_config(tmp_path / "c.yaml", problem={"name": str(program)})
+    assert f"pass --problem {program}" in refusal("show", config)
+    config = tmp_path / "d.yaml"
+    config.write_text(f"problem: {{name: {program}}}\n")
+    subject = load_subject(arguments(config, problem=str(program)))
+    assert subject.problem.reference == str(program)
+    tiny_model(subject.problem).save_pretrained(tmp_path / "model")
+    assert f"pass --problem {program}" in refusal("show", tmp_path / "model")
 
 
 def test_without_a_web_server_the_command_says_what_to_install(

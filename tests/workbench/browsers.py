@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -56,7 +57,13 @@ def launched(kind: Any) -> Iterator[Any]:
 def shown(*arguments: str, folder: Path = ROOT) -> Iterator[str]:
     """The address of `gsdm show` with these arguments."""
     command = [sys.executable, "-m", "gsdm_pyg", "show", *arguments, "--port", "0"]
-    server = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True)
+    server = subprocess.Popen(
+        command,
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
     assert server.stdout is not None
     try:
         for line in server.stdout:

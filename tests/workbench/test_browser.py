@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
+from pathlib import Path
 
+import pytest
+from PIL import Image
+
+from problems import BCMF
+from tests.helpers import STUCK, tiny_model, write_config
 from tests.workbench.browsers import (
     DONE,
     READY,
@@ -232,13 +237,109 @@ def test_two_browsers_at_once_get_their_own_answers(browser, page, sudoku_url):
             assert answer[0] == clue
 
 
-MODELS = ["bcmf-varsize", "state-space", "sorting-n10", "boolean-circuit"]
+def test_values_of_huge_variables_are_loaded(page):
+    span = page.evaluate(
+        """async () => {
+            const { Instance, Variable } = await import("/static/instance.js");
+            const described = { name: "x", shape: [1e6], high: null, classes: null };
+            const variable = new Variable(described, { signs: [], labels: [] });
+            const values = new Array(1e6).fill(0.5), given = new Array(1e6).fill(true);
+            values[7] = -3;
+            const instance = new Instance([variable]);
+            instance.load({ values: { x: values }, given: { x: given } });
+            return variable.span;
+        }"""
+    )
+    assert span == 3
+
+
+def write_run(run: Path, *losses: float, side: int) -> Path:
+    """A run folder with a log, and a picture of that many pixels."""
+    log = run / "csv" / "version_0" / "metrics.csv"
+    log.parent.mkdir(parents=True)
+    (run / "pictures").mkdir()
+    Image.new("RGB", (side, side), "red").save(run / "pictures" / "step-100.png")
+    rows = [f"{loss},{100 * i + 99}\n" for i, loss in enumerate(losses)]
+    log.write_text("".join(["loss,step\n", *rows]))
+    return log
+
+
+def export(run: Path, seed: int) -> None:
+    """Write a model that has learned nothing, as at the end of a run."""
+    tiny_model(BCMF(m=3, n=3, k=2), seed, num_timesteps=50).save_pretrained(
+        run / "model"
+    )
+    (run / "metrics.json").write_text("{}")
+
+
+def test_training_is_followed_from_run_to_run(browser, tmp_path):
+    config = write_config(tmp_path / "mine.yaml")
+    first, second = tmp_path / "runs" / "mine", tmp_path / "runs" / "mine-2"
+    disabled, enabled = "#sample:disabled", "#sample:enabled"
+    with (
+        shown(config.name, folder=tmp_path) as url,
+        opened(browser, url) as page,
+    ):
+
+        def wait_for(loss: str, side: int) -> None:
+            caption = page.locator("#curves figcaption", has_text=f"loss{loss}")
+            caption.wait_for()
+            picture = page.locator("#pictures img")
+            picture.wait_for()
+            for _ in range(20 * STUCK):
+                if picture.evaluate("image => image.naturalWidth") == side:
+                    return
+                page.wait_for_timeout(50)
+            raise AssertionError("the picture is not that of the run")
+
+        page.get_by_text("There is no run of this config yet").wait_for()
+        page.wait_for_selector(disabled)
+
+        log = write_run(first, 0.75, 0.5, side=3)
+        wait_for("0.5", side=3)
+        assert page.locator("#curves path.line").count() == 1
+        assert page.locator("#curves circle").count() == 2
+        page.wait_for_selector(disabled)
+        with log.open("a") as file:
+            file.write("0.25,299\n")
+        wait_for("0.25", side=3)
+        assert page.locator("#curves circle").count() == 3
+
+        export(first, seed=0)
+        page.wait_for_selector(enabled)
+        page.get_by_text("finished").wait_for()
+        ask(page, steps=2)
+        page.wait_for_selector(DONE)
+        assert len(answers(page)) > 0
+
+        write_run(second, 8, side=5)
+        wait_for("8", side=5)
+        assert page.locator("#curves figure").count() == 1
+        assert page.locator("#curves circle").count() == 1
+        assert page.locator("#pictures figure").count() == 1
+        page.wait_for_selector(disabled)
+        assert answers(page) == []  # of a model that is no longer shown
+        export(second, seed=1)
+        page.wait_for_selector(enabled)
+        ask(page, steps=2)
+        page.wait_for_selector(DONE)
+
+
+MODELS = ["sudoku", "bcmf-varsize", "state-space", "sorting-n10", "boolean-circuit"]
+SCREENS = [(width, scheme) for width in (1400, 400) for scheme in ("light", "dark")]
+
+
+OUTSIDE = """width => [...document.querySelectorAll("main *")]
+    .filter(e => !e.closest(".strip *, .cells *"))
+    .filter(e => e.getBoundingClientRect().right > width)
+    .map(e => e.outerHTML.slice(0, 200))
+"""  # elements beyond the right edge, except in rows that scroll
 
 
 @pytest.mark.parametrize("model", MODELS)
 def test_every_page_fits_the_screen_and_shows_samples(browser, model):
     with shown(f"pretrained/{model}") as url:
-        for width, scheme in ((1400, "light"), (400, "dark")):
+        for width, scheme in SCREENS:
             size = {"width": width, "height": 900}
             with opened(browser, url, viewport=size, color_scheme=scheme) as page:
                 ask(page, samples=2, steps=4)
@@ -247,3 +348,4 @@ def test_every_page_fits_the_screen_and_shows_samples(browser, model):
                 page.wait_for_selector("#graph-views canvas")
                 wide = "document.documentElement.scrollWidth"
                 assert page.evaluate(wide) <= width
+                assert page.evaluate(OUTSIDE, width) == []

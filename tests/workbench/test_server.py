@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import time
 
 import pytest
 import torch
 
 from gsdm_pyg.workbench.answers import Limits
-from gsdm_pyg.workbench.server import MOST_BYTES, STATIC
+from gsdm_pyg.workbench.server import STATIC
 from gsdm_pyg.workbench.subject import Subject
 from problems import BCMF
 from tests.helpers import CopyTask, tiny_model
@@ -167,7 +166,7 @@ WRONG = {
     "no JSON": ("{", "The request is not JSON"),
     "NaN": ('{"given": {"E": [NaN]}}', "NaN is not a number"),
     "infinity": ('{"given": {"E": [1e999, 0, 0, 0, 0, 0]}}', "An entry of E"),
-    "deep": ("[" * 100_000, "The request is not JSON"),
+    "deep": ("[" * 4000, "The request is not JSON"),
     "a list": ("[]", "an object of JSON (got list)"),
     "unknown key": ('{"gven": {}}', "did you mean 'given'?"),
     "unknown variable": ('{"given": {"B": [1]}}', "The variables are A, R, C, E"),
@@ -200,10 +199,10 @@ def test_malformed_questions_are_refused_with_one_sentence(client, case):
 
 
 LONG = {
-    "many keys": ({f"key {i}": 1 for i in range(2000)}, "at most 20 keys (got 2,000)"),
+    "many keys": ({f"key {i}": 1 for i in range(300)}, "at most 20 keys (got 300)"),
     "a few unknown keys": ({f"key {i}": 1 for i in range(20)}, "Unknown setting"),
-    "long key": ({"k" * 100_000: 1}, "Unknown setting"),
-    "many variables": ({"given": {f"X{i}": 1 for i in range(2000)}}, "The variables"),
+    "long key": ({"k" * 4000: 1}, "Unknown setting"),
+    "many variables": ({"given": {f"X{i}": 1 for i in range(300)}}, "The variables"),
     "long text": ({"steps": "9" * 4000}, "steps must be between 1 and"),
 }
 
@@ -239,15 +238,38 @@ def test_contradicting_clues_are_refused_by_the_problem(sudoku):
     assert "contradict each other" in refusal(response, 400)
 
 
-def test_other_content_and_long_requests_are_refused(client):
+def test_other_content_is_refused(client):
     response = client.post("/api/sample", content="{}")
     assert "application/json" in refusal(response, 415)
     response = client.post("/api/sample", data={"given": "1"})
     assert "application/json" in refusal(response, 415)
-    long = json.dumps({"given": {"E": [0.123456789] * (MOST_BYTES // 12)}})
+
+
+@pytest.mark.parametrize(("path", "most"), [("sample", 4096 + 32 * 28), ("draw", 4096)])
+def test_requests_longer_than_the_problem_needs_are_refused(client, bcmf, path, most):
+    assert bcmf.graph.num_nodes == 28
     headers = {"Content-Type": "application/json"}
-    response = client.post("/api/sample", content=long, headers=headers)
-    assert f"at most {MOST_BYTES:,} bytes" in refusal(response, 413)
+    for size, status in ((most, 200), (most + 1, 413)):
+        content = '{"seed": 0}'.ljust(size)
+        response = client.post(f"/api/{path}", content=content, headers=headers)
+        assert response.status_code == status
+    assert f"at most {most:,} bytes" in refusal(response, 413)
+
+
+def test_requests_of_the_largest_problems_are_bounded_too(bcmf, monkeypatch):
+    monkeypatch.setattr("gsdm_pyg.workbench.server.MOST_BYTES", 4100)
+    with client_of(bcmf) as client:
+        content = '{"steps": 2}'.ljust(4101)
+        headers = {"Content-Type": "application/json"}
+        response = client.post("/api/sample", content=content, headers=headers)
+    assert "at most 4,100 bytes" in refusal(response, 413)
+
+
+def test_a_request_may_give_every_entry_with_all_its_digits(client, bcmf):
+    number = -2.2250738585072014e-308  # the longest that JavaScript writes
+    longest = {name: [number] * v.num_nodes for name, v in bcmf.graph.variables.items()}
+    response = client.post("/api/sample", json={"given": longest})
+    assert "takes real numbers" in refusal(response, 400)  # it is read
 
 
 @pytest.mark.parametrize("path", ["/api/nothing", "/api/training/pictures/..%2fx.png"])

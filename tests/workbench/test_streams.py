@@ -9,7 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import pytest
 
+from gsdm_pyg.workbench import server
 from gsdm_pyg.workbench.answers import Limits
+from gsdm_pyg.workbench.jobs import JobQueue
 from tests.helpers import STUCK
 from tests.workbench.asking import SAMPLE, events, read_events, refusal, served
 
@@ -100,10 +102,11 @@ def test_more_requests_than_may_wait_are_told_to_come_back(client, bcmf, held):
             return client.post(f"{url}/api/sample", json=question)
 
         asked = [pool.submit(ask, seed) for seed in range(6)]
-        refused = []
-        while len(refused) < 3:  # one runs, two wait
-            time.sleep(0.02)
+        for _ in range(50 * STUCK):
             refused = [answer for answer in asked if answer.done()]
+            if len(refused) == 3:  # one runs, two wait
+                break
+            time.sleep(0.02)
         go.set()
         responses = [answer.result() for answer in asked]
     codes = sorted(response.status_code for response in responses)
@@ -113,6 +116,69 @@ def test_more_requests_than_may_wait_are_told_to_come_back(client, bcmf, held):
             assert "The workbench is busy" in refusal(response, 503)
         else:
             assert events(response.text)[-1]["event"] == "done"
+
+
+@pytest.mark.parametrize("waiting", [Limits().waiting, 8])
+def test_twenty_clients_at_once_are_all_answered(client, bcmf, monkeypatch, waiting):
+    lengths: list[int] = []
+
+    class Watched(JobQueue):
+        def _tell_places(self):  # called whenever the queue has changed
+            super()._tell_places()
+            lengths.append(len(self._waiting))
+
+    monkeypatch.setattr(server, "JobQueue", Watched)
+    together = threading.Barrier(20, timeout=STUCK)
+    with served(bcmf, Limits(waiting=waiting)) as url, ThreadPoolExecutor(20) as pool:
+
+        def ask(seed: int) -> tuple[list, int]:
+            question = {**SAMPLE, "seed": seed, "steps": 5}
+            together.wait()
+            for refused in range(100 * STUCK):
+                response = client.post(f"{url}/api/sample", json=question)
+                if response.status_code == 200:
+                    return events(response.text), refused
+                assert "try again in a few seconds" in refusal(response, 503)
+                time.sleep(0.01)
+            raise AssertionError("never answered")
+
+        answers = list(pool.map(ask, range(20)))
+    assert [found[-1]["event"] for found, _ in answers] == ["done"] * 20
+    assert len({str(found[-1]["values"]) for found, _ in answers}) == 20  # each its own
+    assert max(lengths) <= waiting
+    if waiting > 20:
+        assert not any(refused for _, refused in answers)
+
+
+def test_two_requests_are_parsed_at_once_and_no_more(client, bcmf, monkeypatch):
+    both, lock, inside, most = (
+        threading.Barrier(2, timeout=STUCK),
+        threading.Lock(),
+        0,
+        0,
+    )
+    read_json = server.read_json
+
+    def counted(body: bytes) -> dict:
+        nonlocal inside, most
+        with lock:
+            inside += 1
+            most = max(most, inside)
+        both.wait()
+        content = read_json(body)
+        with lock:
+            inside -= 1
+        return content
+
+    monkeypatch.setattr(server, "read_json", counted)
+    with served(bcmf) as url, ThreadPoolExecutor(6) as pool:
+
+        def ask(seed: int) -> httpx.Response:
+            return client.post(f"{url}/api/sample", json={"seed": seed, "steps": 2})
+
+        responses = list(pool.map(ask, range(6)))
+    assert [response.status_code for response in responses] == [200] * 6
+    assert most == 2
 
 
 def test_who_waits_is_told_how_many_are_before(client, bcmf, held):

@@ -56,6 +56,58 @@ def test_what_is_no_number_leaves_a_gap(run):
     assert read_training(run)["step"] == 100
 
 
+DAMAGED = {
+    "superscript": ",0,0.5,0.1,9,\u00b2\n",
+    "other digits": ",0,0.5,0.1,9,\u0663\n",
+    "many digits": f",0,0.5,0.1,9,{'9' * 5000}\n",
+    "negative": ",0,0.5,0.1,9,-1\n",
+    "long field": f",0,{'1' * 200_000},0.1,9,99\n",
+    "open quote": ',0,"0.5,0.1,9,99\n',
+    "zeros": "\0" * 1000 + "\n",
+}
+
+
+@pytest.mark.parametrize("case", DAMAGED)
+def test_a_damaged_line_is_left_out(run, case):
+    write_log(run, ",0,0.5,0.1,9,49\n" + DAMAGED[case] + ",0,0.25,0.1,9,149\n")
+    found = read_training(run)
+    assert found["curves"] == {"loss": [(49, 0.5), (149, 0.25)]}
+    assert found["step"] == 150
+
+
+def test_a_damaged_header_is_no_error(run):
+    write_log(run, "").write_text("1" * 200_000 + "\n,0,0.5,0.1,9,49\n")
+    assert read_training(run)["curves"] == {}
+
+
+def test_files_that_vanish_while_they_are_read_are_left_out(run, monkeypatch):
+    kept = write_log(run, ",0,0.5,0.1,9,49\n")
+    unreadable = write_log(run, ",0,0.5,0.1,9,99\n", version=1)
+    gone = [run / "csv" / "version_2" / "metrics.csv", run / "pictures" / "b.png"]
+    (run / "pictures" / "a.png").write_bytes(b"picture")
+    glob = Path.glob
+
+    def glob_too_early(folder, pattern):
+        return [*glob(folder, pattern), *(p for p in gone if p.is_relative_to(folder))]
+
+    def open_too_late(path, mode):
+        if path == unreadable:
+            raise FileNotFoundError(path)
+        return Path(path).open(mode)
+
+    monkeypatch.setattr(Path, "glob", glob_too_early)
+    monkeypatch.setattr(training_log, "open", open_too_late, raising=False)
+    found = read_training(run)
+    assert found["curves"] == {"loss": [(49, 0.5)]} and kept.is_file()
+    assert list(found["pictures"]) == ["a.png"]
+
+    def fail(folder, pattern):
+        raise FileNotFoundError(folder)
+
+    monkeypatch.setattr(Path, "glob", fail)
+    assert read_training(run)["curves"] == {}
+
+
 def test_the_logs_of_all_starts_are_joined_where_the_later_one_begins(run):
     write_log(run, "0.9,0,,0.1,9,49\n,0,0.5,0.1,9,49\n,0,9.0,0.1,9,99\n")
     write_log(run, ",0,0.25,0.1,9,99\n", version=2)
@@ -118,9 +170,11 @@ def test_pictures_are_the_newest_and_nothing_else_of_the_folder(run):
         os.utime(path, (i, i))
     (run / "config.yaml").write_text("seed: 0")
     write_log(run, "")
-    names = read_training(run)["pictures"]
+    pictures = read_training(run)["pictures"]
+    names = list(pictures)
     assert names[0] == f"{training_log.MOST_PICTURES + 1}.png"
     assert len(names) == training_log.MOST_PICTURES
+    assert pictures[names[0]] == 1000 * (training_log.MOST_PICTURES + 1)
     assert find_picture(run, names[0]) == run / "pictures" / names[0]
     for name in ("0.png", "../config.yaml", "config.yaml", "/etc/passwd", ""):
         assert find_picture(run, name) is None
@@ -187,6 +241,32 @@ def test_the_model_is_that_of_the_newest_run_and_of_its_newest_weights(
     assert subject.model is None  # until that run has exported one
     export(runs[1], 3.0)
     assert weight_of(subject) == 3.0
+
+
+def test_the_stamp_changes_with_the_run_and_with_its_model(followed, tmp_path):
+    subject, runs = followed
+    with client_of(subject) as client:
+
+        def stamp() -> str | None:
+            (found,) = {
+                client.get(f"/api/{path}").json()["stamp"]
+                for path in ("training", "problem")
+            }
+            return found
+
+        stamps = [stamp()]
+        runs.append(tmp_path / "run")
+        stamps.append(stamp())
+        for value in (1.0, 2.0):
+            export(runs[0], value)
+            stamps.append(stamp())
+        assert stamp() == stamps[-1]  # nothing has changed
+        runs.append(tmp_path / "run-2")
+        stamps.append(stamp())
+        export(runs[1], 3.0)
+        stamps.append(stamp())
+    assert stamps[0] is None
+    assert len(set(stamps)) == 6
 
 
 def test_a_model_that_is_half_written_is_loaded_when_it_is_whole(followed, tmp_path):

@@ -4,8 +4,35 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 
 from gsdm_pyg.workbench.turns import Turns
+from tests.helpers import STUCK
+
+MOST = 1000  # times that a turn is lent before the test gives up
+
+
+def until(condition: Callable[[], object]) -> bool:
+    """Wait for something that other threads do; false if they never do."""
+    for _ in range(100 * STUCK):
+        if condition():
+            return True
+        time.sleep(0.01)
+    return False
+
+
+def started(work: Callable[[], None], count: int) -> list[threading.Thread]:
+    """Threads that do not hold up the end of the tests."""
+    threads = [threading.Thread(target=work, daemon=True) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    return threads
+
+
+def finish(threads: list[threading.Thread]) -> None:
+    for thread in threads:
+        thread.join(STUCK)
+        assert not thread.is_alive()
 
 
 def test_no_two_threads_are_at_work_at_once():
@@ -24,48 +51,47 @@ def test_no_two_threads_are_at_work_at_once():
                 turns.let_others_in()
                 work()
 
-    threads = [threading.Thread(target=take_turns) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
+    finish(started(take_turns, 3))
     assert most == [1] * 60
 
 
+def lend_until(turns: Turns, condition: Callable[[], bool]) -> bool:
+    """Within a turn, lend it until others have done something."""
+    for _ in range(MOST):
+        if condition():
+            return True
+        turns.let_others_in()
+    return False
+
+
 def test_all_who_wait_are_let_in():
-    turns, entered = Turns(), []
+    turns, entered, met = Turns(), [], []
 
     def wait_for_a_turn() -> None:
         with turns.turn():
             entered.append(1)
-            while len(entered) < 2:  # the first one lets the second one in
-                turns.let_others_in()
+            # The first one lets the second one in.
+            met.append(lend_until(turns, lambda: len(entered) == 2))
 
-    threads = [threading.Thread(target=wait_for_a_turn) for _ in range(2)]
     with turns.turn():
-        for thread in threads:
-            thread.start()
-        while turns._num_waiting < 2:
-            time.sleep(0.001)
-    for thread in threads:
-        thread.join()
-    assert entered == [1, 1]
+        threads = started(wait_for_a_turn, 2)
+        assert until(lambda: turns._num_waiting == 2)
+    finish(threads)
+    assert met == [True, True]
 
 
 def test_a_long_turn_lets_others_in():
-    turns, begun, done = Turns(), threading.Event(), threading.Event()
+    turns, begun, done, lent = Turns(), threading.Event(), threading.Event(), []
 
     def long() -> None:
         with turns.turn():
             begun.set()
-            end = time.perf_counter() + 30
-            while not done.is_set() and time.perf_counter() < end:
-                turns.let_others_in()
+            until(lambda: turns._num_waiting)
+            lent.append(lend_until(turns, done.is_set))
 
-    thread = threading.Thread(target=long)
-    thread.start()
-    begun.wait(5)
+    threads = started(long, 1)
+    assert begun.wait(STUCK)
     with turns.turn():
         done.set()
-    thread.join(60)
-    assert done.is_set()
+    finish(threads)
+    assert lent == [True]

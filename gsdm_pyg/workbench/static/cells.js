@@ -11,11 +11,12 @@ export function row(panel, variables, makeFigure) {
   const signs = variables.length === panel.variables.length ? panel.signs : [];
   const matrices = variables.filter((variable) => variable.columns > 1);
   const columns = matrices.reduce((sum, variable) => sum + variable.columns, 0) || 1;
-  const parts = variables.flatMap((variable, i) => [
-    ...(i && signs.length ? [make("span", { className: "sign" }, signs[i - 1])] : []),
-    makeFigure(variable),
-  ]);
-  const gaps = 11 * (parts.length - 1) + 16 * signs.length + 4 * variables.length
+  const parts = variables.map((variable, i) => (
+    i && signs.length
+      ? make("div", { className: "signed" }, make("span", { className: "sign" }, signs[i - 1]), makeFigure(variable))
+      : makeFigure(variable)
+  ));
+  const gaps = 11 * (parts.length - 1) + 27 * signs.length + 4 * variables.length
     + (NUMBER + 2) * (variables.length - matrices.length) + 6;
   const line = make("div", { className: "row", vars: { "--columns": columns, "--gaps": `${gaps}px` } }, ...parts);
   return make("div", { className: `panel ${panel.kind}-panel` }, line);

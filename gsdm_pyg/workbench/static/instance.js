@@ -1,5 +1,7 @@
 // The values of an instance, which of them are given, and how they are written.
 
+import { extent } from "./statistics.js";
+
 const BLANKS = new Set(["", ".", "_", "?", "nan", "null", "none", "-"]);
 
 /** How a variable is shown: its description, and the panel that shows it. */
@@ -100,7 +102,7 @@ export class Instance extends EventTarget {
       this.values[variable.name] = drawn;
       this.known[variable.name] = given[variable.name];
       const bounded = variable.high !== null || variable.classes;
-      if (!bounded) variable.span = Math.max(...drawn.map(Math.abs)) || 1;
+      if (!bounded) variable.span = extent(drawn.map(Math.abs))[1] || 1;
     }
     this.drawn = true;
     this.changed();

@@ -10,6 +10,7 @@ import { Player } from "./player.js";
 import { follow } from "./training.js";
 
 let instance, answers, player, running, nextDraw;
+let isBusy = false, hasModel = false;
 
 function report(text) {
   byId("alert").textContent = text;
@@ -99,8 +100,14 @@ function showFrame(frame, seed) {
   say(done ? `Done: ${time}, seed ${seed}.` : time, done);
 }
 
+function enableButtons() {
+  for (const id of ["sample", "solve"]) byId(id).disabled = isBusy || !hasModel;
+  byId("draw").disabled = isBusy;
+}
+
 function busy(is) {
-  for (const id of ["sample", "solve", "draw"]) byId(id).disabled = is;
+  isBusy = is;
+  enableButtons();
   byId("cancel").hidden = !is;
   byId("status").setAttribute("aria-busy", is); // only the end is read out
   if (!is) return;
@@ -111,10 +118,14 @@ function busy(is) {
 /** What can be asked depends on whether there is a model. */
 function showModel(description) {
   const { model } = description;
-  const parts = [...description.sizes, description.name, `${short(description.nodes)} nodes`];
+  const parts = [...description.sizes, description.name, `${description.nodes.toLocaleString("en")} nodes`];
   if (model) parts.push(`${model.layers} layers, ${model.parameters.toLocaleString("en")} parameters`);
   byId("meta").textContent = parts.join(" · ");
-  for (const id of ["sample", "solve"]) byId(id).disabled = !model;
+  hasModel = Boolean(model);
+  enableButtons();
+  player?.stop();
+  byId("progress").hidden = true;
+  say("");
   if (!model) {
     answers.clear("There is no trained model yet. Answers can be sampled as soon as training is done.");
     return;
@@ -123,6 +134,14 @@ function showModel(description) {
   byId("steps").placeholder = model.steps;
   byId("steps").max = model.most_steps;
   answers.clear("Nothing is sampled yet.");
+}
+
+/** Show the newest model; false while answers of another one come in. */
+async function refresh() {
+  const found = isBusy ? null : await getJSON("/api/problem");
+  if (isBusy) return false;
+  showModel(found);
+  return true;
 }
 
 async function start() {
@@ -153,8 +172,7 @@ async function start() {
   byId("sample").addEventListener("click", guarded(() => ask(false)));
   byId("solve").addEventListener("click", guarded(() => ask(true)));
   byId("cancel").addEventListener("click", () => running?.abort());
-  const showTrained = guarded(async () => showModel(await getJSON("/api/problem")));
-  if (description.follows_run) follow(description.model ? () => {} : showTrained);
+  if (description.follows_run) follow(description.stamp, refresh);
   await guarded(draw)();
   document.body.dataset.ready = "yes";
   await showGraph(description);

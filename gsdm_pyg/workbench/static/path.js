@@ -2,7 +2,7 @@
 
 import { Chart } from "./chart.js";
 import { make } from "./dom.js";
-import { meanAndSpread } from "./statistics.js";
+import { extent, meanAndSpread } from "./statistics.js";
 
 export class PathChart {
   constructor(variables) {
@@ -58,7 +58,7 @@ export class PathChart {
     ]);
     const scale = Math.max(...this.variables.map((variable) => variable.scale ?? 1));
     if (!all.length) return [-2 * scale, 2 * scale];
-    const low = Math.min(...all), high = Math.max(...all), pad = 0.08 * (high - low || 1);
+    const [low, high] = extent(all), pad = 0.08 * (high - low || 1);
     return [low - pad, high + pad];
   }
 }

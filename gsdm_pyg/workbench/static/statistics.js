@@ -27,3 +27,13 @@ export function together(variable, vectors) {
   const { mean, spread } = meanAndSpread(vectors);
   return { values: mean, certainty: spread.map((s) => Math.max(0, 1 - s / (variable.scale ?? 1))), spread };
 }
+
+/** The least and the largest of many numbers: as arguments of Math.max they would overflow the stack. */
+export function extent(values) {
+  let low = Infinity, high = -Infinity;
+  for (const value of values) {
+    if (value < low) low = value;
+    if (value > high) high = value;
+  }
+  return [low, high];
+}

@@ -3,20 +3,26 @@
 import { getJSON } from "./api.js";
 import { Chart } from "./chart.js";
 import { byId, make, short } from "./dom.js";
+import { extent } from "./statistics.js";
 
 const EVERY = 2000; // milliseconds
 
-/** Follow the run; `onModel` is called once it has ended. */
-export function follow(onModel) {
+/**
+ * Follow the newest run. `stamp` names the run and the model that the page shows;
+ * `onModel` is called when another one is there, and again if it returns false.
+ */
+export function follow(stamp, onModel) {
   byId("training").hidden = false;
   const charts = new Map();
-  let finished = false;
+  let name, finished = false;
   async function read() {
     if (!document.hidden) {
       try {
         const run = await getJSON("/api/training");
+        if (run.run !== name) clear(charts);
+        ({ run: name, finished } = run);
         show(run, charts);
-        if (run.finished && !finished) { finished = true; onModel(); }
+        if (run.stamp !== stamp && await onModel()) stamp = run.stamp;
       } catch (error) {
         byId("training-status").textContent = error.message;
       }
@@ -26,18 +32,26 @@ export function follow(onModel) {
   read();
 }
 
+/** Remove what was shown of another run. */
+function clear(charts) {
+  charts.clear();
+  byId("curves").replaceChildren();
+  byId("pictures").replaceChildren();
+  delete byId("pictures").dataset.shown;
+}
+
 function show(run, charts) {
   byId("training-status").textContent = status(run);
   for (const [name, points] of Object.entries(run.curves)) {
     if (!charts.has(name)) charts.set(name, addChart(name));
     charts.get(name)(points);
   }
-  const pictures = byId("pictures");
-  const names = (run.pictures ?? []).join();
-  if (pictures.dataset.names === names) return;
-  pictures.dataset.names = names;
-  pictures.replaceChildren(...(run.pictures ?? []).map((name) => make("figure", {},
-    make("img", { src: `/api/training/pictures/${encodeURIComponent(name)}`, alt: name }),
+  const pictures = byId("pictures"), written = Object.entries(run.pictures ?? {});
+  if (pictures.dataset.shown === written.join()) return;
+  pictures.dataset.shown = written.join();
+  // The time in the address makes the browser load a picture that was written anew.
+  pictures.replaceChildren(...written.map(([name, time]) => make("figure", {},
+    make("img", { src: `/api/training/pictures/${encodeURIComponent(name)}?written=${time}`, alt: name }),
     make("figcaption", {}, name.replace(/\.png$/, "")))));
 }
 
@@ -54,7 +68,7 @@ function addChart(name) {
   const caption = make("figcaption", {});
   byId("curves").append(make("figure", {}, caption, chart.element));
   return (points) => {
-    const values = points.map(([, y]) => y), low = Math.min(...values), high = Math.max(...values);
+    const values = points.map(([, y]) => y), [low, high] = extent(values);
     const log = name === "loss" && low > 0 && high > low;
     const pad = log ? 0 : 0.06 * (high - low || Math.abs(high) || 1);
     caption.replaceChildren(make("b", {}, name), short(values.at(-1)));
