@@ -149,7 +149,8 @@ def test_configs_in_the_docs_say_what_to_train(folder, capsys):
 
 
 @pytest.mark.slow
-def test_block_of_sbi_runs(monkeypatch):
+def test_block_of_sbi_runs(folder, monkeypatch):
+    """In a folder of its own: sbi writes logs to where it runs."""
     npe = pytest.importorskip("sbi.inference", reason="needs sbi").NPE
     train = npe.train
     short = {"max_num_epochs": 2, "training_batch_size": 1000}
