@@ -19,6 +19,7 @@ from lightning.pytorch.callbacks import (
 from lightning.pytorch.plugins.io import TorchCheckpointIO
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
+from gsdm_pyg.clock import clock_of
 from gsdm_pyg.files import atomic_writer
 from gsdm_pyg.settings import TrainerSettings
 
@@ -56,7 +57,7 @@ class ProcessorTimer(Timer):
         self._before = 0.0  # seconds before this process
         self._begin: float | None = None
         self._end: float | None = None
-        self._now = time.process_time
+        self._now = clock_of(torch.device("cpu"))
 
     def time_elapsed(self, stage: str = "train") -> float:
         if self._begin is None or stage != "train":
@@ -65,8 +66,7 @@ class ProcessorTimer(Timer):
         return self._before + end - self._begin
 
     def on_train_start(self, trainer: L.Trainer, module: L.LightningModule) -> None:
-        if module.device.type != "cpu":
-            self._now = time.monotonic
+        self._now = clock_of(module.device)
         self._begin = self._now()
 
     def on_train_end(self, *details: Any) -> None:
