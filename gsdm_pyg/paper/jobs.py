@@ -68,8 +68,8 @@ class Job(Protocol):
 
 
 @dataclass(frozen=True)
-class TrainingJob:
-    """Train and evaluate one run."""
+class JobOfRun:
+    """What a job of one run is, as far as the job does not say otherwise."""
 
     place: Run
 
@@ -91,6 +91,10 @@ class TrainingJob:
 
     def ready(self, runs: Path) -> bool:
         return True
+
+
+class TrainingJob(JobOfRun):
+    """Train and evaluate one run."""
 
     def run(self, runs: Path) -> Result:
         """Train, or go on from the last checkpoint of a run that was killed."""
@@ -167,30 +171,8 @@ class EvaluationJob:
         }
 
 
-@dataclass(frozen=True)
-class BaselineJob:
+class BaselineJob(JobOfRun):
     """Evaluate a method without training on the instances of a run."""
-
-    place: Run
-
-    @property
-    def name(self) -> str:
-        return self.place.name
-
-    @property
-    def key(self) -> str:
-        return self.place.key
-
-    @property
-    def labels(self) -> dict[str, Any]:
-        return self.place.labels
-
-    @property
-    def scored(self) -> Problem | None:
-        return self.place.problem()
-
-    def ready(self, runs: Path) -> bool:
-        return True
 
     def run(self, runs: Path) -> Result:
         assert self.place.baseline is not None

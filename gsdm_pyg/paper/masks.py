@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,14 @@ from gsdm_pyg.diffusion.graph_model import GraphModel
 from gsdm_pyg.nn import StructuredAttentionConv
 from gsdm_pyg.paper.data import Data
 from gsdm_pyg.paper.figure_file import CHANCE, FigureFile
-from gsdm_pyg.paper.jobs import Job, Result, TrainingJob, is_trained, load_model
+from gsdm_pyg.paper.jobs import (
+    Job,
+    JobOfRun,
+    Result,
+    TrainingJob,
+    is_trained,
+    load_model,
+)
 from gsdm_pyg.paper.runs import Run, content_key
 from gsdm_pyg.problem import Problem, graph_of
 from gsdm_pyg.seeding import keyed_generator
@@ -44,30 +50,16 @@ def masks_jobs(figure: FigureFile, runs: Sequence[Run]) -> list[Job]:
     return jobs
 
 
-@dataclass(frozen=True)
-class MaskJob:
+class MaskJob(JobOfRun):
     """Which node attends to which, in the graph of a problem."""
-
-    place: Run
-
-    @property
-    def name(self) -> str:
-        return self.place.name
 
     @property
     def key(self) -> str:
         return content_key("mask", self.place.key)
 
     @property
-    def labels(self) -> dict[str, Any]:
-        return self.place.labels
-
-    @property
     def scored(self) -> Problem | None:
         return None
-
-    def ready(self, runs: Path) -> bool:
-        return True
 
     def run(self, runs: Path) -> Result:
         config = self.place.config
@@ -77,11 +69,8 @@ class MaskJob:
         return {"mask": shown, "nodes": len(mask), "scores": {"density": [density]}}
 
 
-@dataclass(frozen=True)
-class AttentionJob:
+class AttentionJob(JobOfRun):
     """The attention of a trained dense model, beside the mask of the same problem."""
-
-    place: Run
 
     @property
     def name(self) -> str:
@@ -90,10 +79,6 @@ class AttentionJob:
     @property
     def key(self) -> str:
         return content_key("attention", self.place.key)
-
-    @property
-    def labels(self) -> dict[str, Any]:
-        return self.place.labels
 
     @property
     def scored(self) -> Problem | None:
