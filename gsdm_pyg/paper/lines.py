@@ -15,6 +15,7 @@ from gsdm_pyg.paper.figure_file import CHANCE
 
 _COLORS = [*(f"C{i}" for i in range(10)), "navy", "goldenrod"]
 _WIDE = 30  # times the smallest value, from where on an axis is logarithmic
+_DEEP = 1000  # times the smallest value, at most, that a logarithmic axis shows
 _HOLLOW: dict[str, Any] = {  # the marker of a lower bound
     "marker": "o",
     "markerfacecolor": "white",
@@ -142,17 +143,22 @@ def _positions(ax: Axes, points: Sequence[str]) -> list[float]:
 
 
 def _scale(ax: Axes, measured: Sequence[float], best: float) -> None:
-    """A logarithmic y axis where errors span orders of magnitude, down to 0 or not."""
+    """A logarithmic y axis where errors span orders of magnitude.
+
+    Below the smallest value, or the largest / `_DEEP`, it is linear down to 0: exact
+    methods would take the space of all others.
+    """
     above = [value for value in measured if value > 0]
     if best != 0 or not above or max(above) <= _WIDE * min(above):
         return
-    least = min(above)
-    if min(measured) > 0:
+    least, most = min(above), max(above)
+    if min(measured) > 0 and most <= _DEEP * least:
         ax.set_yscale("log")
-        ax.set_ylim(least / 2, 1.6 * max(above))
-    else:  # linear up to the smallest value above 0
-        ax.set_yscale("symlog", linthresh=least)
-        ax.set_ylim(-0.1 * least, 1.6 * max(above))
+        ax.set_ylim(least / 2, 1.6 * most)
+    else:
+        limit = max(least, most / _DEEP)
+        ax.set_yscale("symlog", linthresh=limit)
+        ax.set_ylim(-0.1 * limit, 1.6 * most)
 
 
 def _curve(record: Record, metric: str) -> tuple[list[float], list[float]]:
