@@ -1,5 +1,7 @@
 """Guards shared by all tests: one thread, and no random state leaks between tests."""
 
+import signal
+
 import pytest
 import torch
 from hypothesis import settings
@@ -7,6 +9,9 @@ from hypothesis import settings
 torch.set_num_threads(1)
 settings.register_profile("tests", deadline=None, derandomize=True, database=None)
 settings.load_profile("tests")
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # in the background of a script
+    # Processes that tests start and interrupt would inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)

@@ -50,7 +50,7 @@ def test_misspelt_section_or_key_is_refused_with_a_suggestion(
 
 def test_key_like_no_other_is_refused_with_the_known_ones(path):
     message = refusal(path, "trainer.qqq=1")
-    assert "'trainer.qqq'; known: max_steps, max_time, accelerator" in message
+    assert "'trainer.qqq'; known: max_steps, max_time, clock" in message
 
 
 @pytest.mark.parametrize(

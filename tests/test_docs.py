@@ -35,6 +35,8 @@ NOT_EXECUTED = {
     "gsdm show": "serves until it is interrupted; tests/workbench does that",
     "python -m gsdm_pyg reproduce": "trains for hours; tests/paper has tiny figures",
     "python -m benchmarks.baselines": "takes minutes of both cores",
+    "python -m benchmarks.defaults": "trains for minutes",
+    "python -m examples.programs.any_subset": "trains for minutes; so does its test",
     "gsdm doctor": "takes a minute to measure training; tests/cli does with a tiny one",
     "gsdm report": "compares samplers for minutes; tests/cli does with a tiny model",
     "python train.py configs/bcmf_varsize.yaml": "trains for minutes; tests/training "
