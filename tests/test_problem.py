@@ -185,20 +185,28 @@ def test_mixed_observation_has_its_distribution_per_instance(
         masks = {name: torch.stack([draw[name] for draw in draws]) for name in "ARCE"}
     shares = {name: mask.flatten(1).double().mean(1) for name, mask in masks.items()}
     by_role = (shares["E"] == 1) & (shares["A"] + shares["R"] + shares["C"] == 0)
-    # half by role, and by chance 1/3^4 of the other half
-    assert abs(by_role.double().mean() - 0.5 - 0.5 / 81) < 4 * 0.5 / num**0.5
+    # half by role, and by chance 1/3^4 of the quarter whose kinds are drawn
+    assert abs(by_role.double().mean() - 0.5 - 0.25 / 81) < 4 * 0.5 / num**0.5
     rest = int((~by_role).sum())
     for name, share in shares.items():
-        share = share[~by_role]
+        share, size = share[~by_role], masks[name][0].numel()
+        # A third each of one quarter; of the other, and of random entries, as many as
+        # give all or none of them by chance.
+        whole = (1 / 3 + 1 / 3 / (size + 1) + 1 / (size + 1)) / 2
+        for kind in (share == 0, share == 1):
+            assert abs(kind.double().mean() - whole) < 0.03 + 2 / rest**0.5, name
         some = (share > 0) & (share < 1)
-        for kind in (share == 0, share == 1, some):  # a third each, roughly: few
-            # entries may by chance all be given or hidden, and by_role took a few away
-            assert abs(kind.double().mean() - 1 / 3) < 0.06 + 2 / rest**0.5, name
         assert abs(share[some].mean() - 0.5) < 2 / some.sum() ** 0.5  # any share
         assert share[some].std() > 0.2
-    # the kinds of two variables are independent, and so are those of two instances
-    hidden = torch.stack([shares[name][~by_role] == 0 for name in "RC"]).double()
-    assert abs(torch.corrcoef(hidden)[0, 1]) < 4 / rest**0.5
+    # in a quarter, half of what is left, all variables have one share
+    partly = ~by_role & (shares["C"] > 0) & (shares["C"] < 1)
+    alike = (shares["C"] - shares["E"])[partly].abs() < 0.25
+    assert alike.double().mean() > 0.6
+    # in the other the kinds of two variables are independent
+    kinds = ~by_role & ((shares["C"] == 0) | (shares["C"] == 1))
+    hidden = torch.stack([shares[name][kinds] == 0 for name in "RC"]).double()
+    assert abs(torch.corrcoef(hidden)[0, 1]) < 0.1 + 4 / kinds.sum() ** 0.5
+    # and instances are drawn independently
     following = torch.stack([by_role[:-1], by_role[1:]]).double()
     assert abs(torch.corrcoef(following)[0, 1]) < 4 / num**0.5
 
