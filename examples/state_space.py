@@ -30,13 +30,15 @@ def main() -> None:
     parser.add_argument("--length", type=int, default=20, help="length of the path")
     parser.add_argument("--instances", type=int, default=8)
     parser.add_argument("--samples", type=int, default=400)
-    parser.add_argument("--steps", type=int, default=50, help="network evaluations")
-    parser.add_argument("--solver", choices=get_args(Solver), default="dpm++")
+    parser.add_argument("--steps", type=int, help="default: the model's own")
+    parser.add_argument("--solver", choices=get_args(Solver), help="likewise")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--picture", help="draw the first instance into this file")
     options = parser.parse_args()
 
     model = GSDM.from_pretrained(options.model)
+    chosen = {"steps": options.steps, "solver": options.solver}
+    chosen = {name: value for name, value in chosen.items() if value is not None}
     problem = StateSpace(options.length)
     errors = []
     for number in range(options.instances):
@@ -46,9 +48,8 @@ def main() -> None:
             problem,
             given={"y": truth["y"]},
             num_samples=options.samples,
-            steps=options.steps,
-            solver=options.solver,
             generator=generator,
+            **chosen,
         )
         errors.append(problem.posterior_error(paths, truth))
         if options.picture and number == 0:

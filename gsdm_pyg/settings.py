@@ -148,15 +148,17 @@ class SamplerSettings(Settings):
 
     steps: PositiveInt = 20
     """Evaluations of the network on the way from noise to a sample."""
-    solver: Solver = "dpm++"
+    solver: Solver = "dpm++_sde"
     """How to integrate. "ddpm" (ancestral sampling, also DDIM with eta = 1) and
-    "dpm++_sde" follow the SDE, whose noise corrects mistakes: best where values must
-    fit together, such as discrete ones. "ddim" and "dpm++" follow the ODE: best for the
-    spread of a posterior, which "ddpm" narrows in few steps."""
-    spacing: Spacing = "karras"
-    """Which noise levels to visit. "time" spaces them evenly over the T steps of the
-    diffusion. "karras" spends more of them at low noise, as EDM does (Karras et al.,
-    2022), which narrow posteriors need."""
+    "dpm++_sde" follow the SDE: noise that is added on the way corrects mistakes of the
+    network, and values that do not fit together. "ddim" and "dpm++" follow the ODE.
+    "dpm++" and "dpm++_sde" are of second order; the others need more steps, and "ddpm"
+    narrows a posterior in few."""
+    spacing: Spacing = "logsnr"
+    """Which noise levels to visit, see `gsdm_pyg.diffusion.solvers.step_times`. "time"
+    spaces them evenly over the T steps of the diffusion, "karras" as EDM does (Karras
+    et al., 2022), and "logsnr" evenly in the logarithm of the noise, from where it is
+    five times as large as the data."""
     restarts: NonNegativeInt = 0
     """How many times to go back by two fifths of the steps and denoise again (Xu et
     al., 2023), which corrects values that do not fit together. An exact denoiser's

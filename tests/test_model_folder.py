@@ -105,7 +105,7 @@ def test_the_sampler_is_stored_and_used_by_default(tmp_path):
     saved.save_pretrained(tmp_path / "saved")
     loaded = GSDM.from_pretrained(tmp_path / "saved")
     assert loaded.sampler == saved.sampler
-    explicit = {"steps": 4, "solver": "ddim", "spacing": "karras", "restarts": 1}
+    explicit = {"steps": 4, "solver": "ddim", "spacing": "logsnr", "restarts": 1}
     assert_identical(
         loaded.sample(PROBLEM, generator=seeded(0)),
         tiny_model(PROBLEM).sample(PROBLEM, generator=seeded(0), **explicit),
@@ -133,7 +133,7 @@ def test_folder_holds_config_weights_and_card(tmp_path):
     assert config["sampler"] == {
         "steps": 50,
         "solver": "dpm++_sde",
-        "spacing": "karras",
+        "spacing": "logsnr",
         "restarts": 0,
     }
     assert "backend" not in (tmp_path / "config.json").read_text()

@@ -33,7 +33,7 @@ def main() -> None:
     options = parser.parse_args()
 
     family = from_pyro(coin, 20, observed=["flip"]).family(num_flips=(1, 20))
-    model = GSDM.from_problem(family, layers=3, continuous_loss="v")
+    model = GSDM.from_problem(family, layers=3)
     model.fit(max_time=f"00:00:{options.minutes:02}:00", batch_size=64)
     print("                     GSDM           exact")
     print("flips  heads      mean     sd    mean     sd")
@@ -43,8 +43,6 @@ def main() -> None:
             from_pyro(coin, num_flips, observed=["flip"]),
             given={"flip": flips},
             num_samples=options.samples,
-            solver="dpm++",
-            steps=25,
             generator=0,
         )["fairness"]
         exact = dist.Beta(10.0 + heads, 10.0 + num_flips - heads)

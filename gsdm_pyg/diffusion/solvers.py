@@ -23,6 +23,7 @@ _SOLVERS: dict[str, dict[str, Any]] = {
     "dpm++_sde": {"algorithm_type": "sde-dpmsolver++"},
 }
 _RHO = 7  # of EDM: the larger, the more of the steps are at low noise
+_HIGHEST = 5.0  # noise relative to the data; "logsnr" leaps to it from any higher
 
 
 def is_stochastic(solver: Solver) -> bool:
@@ -35,17 +36,15 @@ def default_sampler(
 ) -> SamplerSettings:
     """What suits a problem until `gsdm report` has measured something better.
 
-    The defaults are for continuous values. Classes must fit together: noise on the way
-    corrects those that do not.
+    Classes must fit together, which takes more steps.
 
     Args:
         variables: The variables of the problem.
         num_timesteps: T, the steps of the diffusion.
     """
-    latent = [v for v in variables if v.role is not Role.OBSERVED]
     sampler = SamplerSettings()
-    if any(variable.num_classes for variable in latent):
-        sampler = SamplerSettings(steps=50, solver="dpm++_sde")
+    if any(v.num_classes for v in variables if v.role is not Role.OBSERVED):
+        sampler = SamplerSettings(steps=50)
     return sampler.updated({"steps": min(sampler.steps, num_timesteps)})
 
 
@@ -86,8 +85,11 @@ class ReverseSteps:
 def step_times(beta: Tensor, steps: int, spacing: Spacing) -> Tensor:
     """The steps t of the schedule that a sampler visits: T - 1 first, then falling.
 
-    "time" spaces them evenly and stops short of t = 0. "karras" goes down to it, evenly
-    in sigma^(1/7) with sigma^2 = (1 - alpha_bar) / alpha_bar (Karras et al., 2022).
+    With sigma^2 = (1 - alpha_bar) / alpha_bar: "time" spaces the steps evenly in t and
+    stops short of t = 0; the others go down to it. "karras" spaces them evenly in
+    sigma^(1/7) (Karras et al., 2022). "logsnr" goes from t = T - 1 to sigma = 5, five
+    times the spread of the data, where all that noise leaves of them is their mean, and
+    from there evenly in log sigma (Lu et al., 2022).
 
     Args:
         beta: beta_1..beta_T of the schedule, [T].
@@ -99,9 +101,14 @@ def step_times(beta: Tensor, steps: int, spacing: Spacing) -> Tensor:
     if spacing == "time" or steps == 1:
         return last - (index * len(beta)).div(steps, rounding_mode="floor")
     alpha_bar = alpha_bars(beta.double())
-    root = ((1 - alpha_bar) / alpha_bar) ** (0.5 / _RHO)  # [T], rising
-    levels = torch.linspace(root[-1], root[0], steps, dtype=root.dtype)
-    times = torch.searchsorted(root, levels.clamp(root[0], root[-1]))
+    sigma = ((1 - alpha_bar) / alpha_bar).sqrt()  # [T], rising
+    scale = sigma.log() if spacing == "logsnr" else sigma ** (1 / _RHO)
+    leap = spacing == "logsnr" and steps > 2 and bool(sigma[last] > _HIGHEST)
+    first = int(torch.searchsorted(sigma, _HIGHEST)) if leap else last
+    levels = torch.linspace(scale[first], scale[0], steps - leap, dtype=scale.dtype)
+    if leap:
+        levels = torch.cat([scale[last:], levels])
+    times = torch.searchsorted(scale, levels.clamp(scale[0], scale[-1]))
     # Each step has a time of its own, and enough are left for the steps that follow.
     times = (times + index).cummin(0).values - index
     return times.maximum(steps - 1 - index)

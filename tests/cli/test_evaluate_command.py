@@ -19,7 +19,7 @@ def test_evaluate_prints_metrics_beside_those_of_the_prior(model_folder, capsys)
     prior = prior_metrics(PROBLEM, 3, seed=5)["rmse"]
     assert capsys.readouterr().out.splitlines() == [
         "BCMF(m=2,n=3,k=2), 3 instances, "
-        "3 steps of dpm++_sde (karras) with restarts=1, seed 5",
+        "3 steps of dpm++_sde (logsnr) with restarts=1, seed 5",
         f"rmse: {rmse:.4f} (answers from the prior: {prior:.4f})",
     ]
     assert list(Path().iterdir()) == []
