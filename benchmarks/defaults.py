@@ -4,8 +4,8 @@
     python -m benchmarks.defaults --minutes 2 --set num_examples=30000
 
 trains on the CPU for as many steps or core-minutes whatever is changed, and compares
-samples with exact ones given observations that are drawn for this alone, none of sbibm's: settings must
-not be chosen on the cases that `benchmarks.sbibm` reports. docs/defaults.md has the
+samples with exact ones. The observations are drawn for this alone: settings must not be
+chosen on those of sbibm, which `benchmarks.sbibm` reports. docs/defaults.md has the
 results. Errors are C2ST, 0.5 at best, or mean errors of marginal probabilities.
 """
 
@@ -31,7 +31,7 @@ from gsdm_pyg import GSDM, Problem, ProblemFamily
 from gsdm_pyg.diagnostics import c2st
 from gsdm_pyg.settings import TrainingSettings
 
-SAMPLERS = ("20 dpm++ karras", "50 dpm++ karras", "50 dpm++_sde karras", "50 ddpm time")
+SAMPLERS = ("20 dpm++_sde logsnr", "50 dpm++_sde logsnr", "20 dpm++ logsnr")
 OBSERVATIONS, SAMPLES = 6, 3000
 Draw = Callable[[Tensor, torch.Generator], tuple[Tensor, Tensor]]
 # What is trained on, settings that suit it, and the error of a trained model.

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 from functools import partial
+from itertools import pairwise
 from typing import get_args
 
 import torch
@@ -67,9 +68,9 @@ def denoise(x: Tensor, sigma: Tensor | float) -> Tensor:
     return (log_weight.softmax(-1) * mean).sum(-1, keepdim=True)
 
 
-def draw(sampler: SamplerSettings) -> Tensor:
+def draw(sampler: SamplerSettings, num: int = NUM) -> Tensor:
     """Samples by one of our solvers, [N, 1]."""
-    latent = torch.zeros(NUM, 1, dtype=torch.double)
+    latent = torch.zeros(num, 1, dtype=torch.double)
 
     def denoise_at(xt: Tensor, t: Tensor) -> Tensor:
         root = ALPHA_BAR[t].sqrt()
@@ -79,14 +80,14 @@ def draw(sampler: SamplerSettings) -> Tensor:
     return reverse(denoise_at, latent, latent.bool(), BETA, sampler, noise)
 
 
-def heun(evaluations: int) -> Tensor:
+def heun(evaluations: int, num: int = NUM) -> Tensor:
     """Samples by Heun's method in sigma, with EDM's range and spacing of it, [N, 1]."""
     steps = (evaluations + 1) // 2  # the last one is Euler's
     levels = torch.linspace(80.0 ** (1 / 7), 0.002 ** (1 / 7), steps).double() ** 7
     sigmas = [*levels.tolist(), 0.0]
-    latent = torch.zeros(NUM, 1, dtype=torch.double)
+    latent = torch.zeros(num, 1, dtype=torch.double)
     x = sigmas[0] * noise_like(latent, torch.Generator().manual_seed(0))
-    for sigma, lower in zip(sigmas, sigmas[1:], strict=False):
+    for sigma, lower in pairwise(sigmas):
         slope = (x - denoise(x, sigma)) / sigma
         end = x + (lower - sigma) * slope
         if lower:
@@ -109,7 +110,7 @@ def total_variation(x: Tensor) -> float:
     standardized = (x - MEAN) / SPREAD
     level = (torch.special.ndtr(standardized) @ WEIGHT).clamp(max=1 - 1e-12)  # [N]
     counts = torch.bincount((level * BINS).long(), minlength=BINS)
-    return (counts / NUM - 1 / BINS).abs().sum().item() / 2
+    return (counts / len(x) - 1 / BINS).abs().sum().item() / 2
 
 
 def noise_like(x: Tensor, generator: torch.Generator) -> Tensor:

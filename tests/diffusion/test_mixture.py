@@ -2,38 +2,28 @@
 
 import pytest
 import torch
-from torch import tensor
 
-from gsdm_pyg.diffusion.diffusion import reverse
+from benchmarks.solvers import (
+    ALPHA_BAR,
+    BETA,
+    MEAN,
+    SPREAD,
+    WEIGHT,
+    denoise,
+    draw,
+    exact,
+    heun,
+    total_variation,
+)
 from gsdm_pyg.diffusion.schedule import alpha_bars, betas
 from gsdm_pyg.diffusion.solvers import step_times
-from gsdm_pyg.settings import ModelSettings, SamplerSettings
+from gsdm_pyg.settings import SamplerSettings
 from tests.helpers import seeded
-
-# A broad mode between two narrow ones, together of about unit variance.
-MEAN = tensor([-1.5, 0.0, 1.5], dtype=torch.double)
-SPREAD = tensor([0.02, 0.25, 0.05], dtype=torch.double)
-WEIGHT = tensor([0.3, 0.5, 0.2], dtype=torch.double)
-BETA = betas(ModelSettings().schedule)
-ALPHA_BAR = alpha_bars(BETA)
-
-
-def denoise(xt, t):
-    """E[x0 | xt] of the mixture."""
-    alpha_bar, x = ALPHA_BAR[t], xt.double()
-    variance = alpha_bar * SPREAD**2 + 1 - alpha_bar
-    distance = x - alpha_bar.sqrt() * MEAN
-    log_weight = WEIGHT.log() - variance.log() / 2 - distance.square() / variance / 2
-    mean = MEAN + alpha_bar.sqrt() * SPREAD**2 / variance * distance
-    return (log_weight.softmax(-1) * mean).sum(-1, keepdim=True).float()
 
 
 def modes(**sampler):
     """The weight of each mode, and its spread relative to the true one."""
-    num, generator = 40_000, seeded(0)
-    x, fixed = torch.zeros(num, 1), torch.zeros(num, 1).bool()
-    noise = lambda: torch.randn(num, 1, generator=generator)  # noqa: E731
-    drawn = reverse(denoise, x, fixed, BETA, SamplerSettings(**sampler), noise)
+    drawn = draw(SamplerSettings(**sampler), num=40_000)
     mode = (drawn - MEAN).abs().argmin(1)
     weights = torch.stack([(mode == k).double().mean() for k in range(3)])
     # 1.4826 times the median distance is the standard deviation of a Gaussian.
@@ -99,3 +89,25 @@ def test_logsnr_needs_no_leap_where_there_is_little_noise():
     assert sigma[-1] < 5
     gaps = sigma[step_times(beta, 8, "logsnr")].log().diff()
     assert gaps.std() < 0.1 * gaps.abs().mean()
+
+
+def test_the_denoiser_is_the_mean_of_what_the_noise_may_hide():
+    clean, sigma = exact(), 0.3
+    noise = torch.randn(clean.shape, generator=seeded(1), dtype=clean.dtype)
+    noisy = clean + sigma * noise
+    near = (noisy - 0.4).abs() < 0.01
+    found = denoise(torch.tensor([[0.4]], dtype=clean.dtype), sigma)
+    # 5,000 of them, whose mean has a standard error of 0.003
+    assert found.item() == pytest.approx(clean[near].mean().item(), abs=0.015)
+
+
+def test_total_variation_is_chance_for_exact_samples_and_sees_a_narrow_mode():
+    assert total_variation(exact()) < 0.012
+    narrowed = exact()
+    left = narrowed < -1
+    narrowed[left] = MEAN[0] + 0.8 * (narrowed[left] - MEAN[0])
+    assert 0.02 < total_variation(narrowed) < 0.05
+
+
+def test_heun_reaches_the_mixture_in_many_steps():
+    assert total_variation(heun(200, num=40_000)) < 0.03
