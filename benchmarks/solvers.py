@@ -51,7 +51,7 @@ def main() -> None:
                 for steps in counts
             ]
             show(solver, spacing, drawn)
-    show("heun", "karras", [heun(count) for count in counts])
+    show("heun", "of EDM", [heun(count) for count in counts])
     show("exact samples", "", [exact()] * len(counts))
 
 

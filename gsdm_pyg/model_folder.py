@@ -46,6 +46,8 @@ _OLDER = {
     "self_conditioning": False,
     "observe": "roles",
 }
+# Choices that were dropped, and the nearest that there are.
+_NEAREST = {"solver": ("unipc", "dpm++"), "spacing": ("karras", "logsnr")}
 _OLDER_SAMPLER = {"steps": 50, "solver": "ddpm", "spacing": "time"}
 
 
@@ -198,8 +200,9 @@ def _sections(file: Path, config: Any) -> dict[str, Any]:
     sampler = sections.get("sampler", {})
     if isinstance(sampler, dict):
         sampler = {**_OLDER_SAMPLER, **sampler}
-        if sampler["solver"] == "unipc":  # no longer a choice; the nearest that is
-            sampler["solver"] = "dpm++"
+        for setting, (former, nearest) in _NEAREST.items():
+            if sampler[setting] == former:
+                sampler[setting] = nearest
     return {**sections, "model": model, "sampler": sampler}
 
 

@@ -132,7 +132,6 @@ def report_figure(report: Report) -> Figure:
     figure = Figure(figsize=(8, 4.5), layout="constrained")
     ax = figure.subplots()
     colors = {solver: f"C{i}" for i, solver in enumerate(get_args(Solver))}
-    styles = {"time": "--", "karras": ":", "logsnr": "-"}
     lines: dict[tuple[str, str, int], list[Row]] = {}
     for row in report.rows:
         key = (row.sampler.solver, row.sampler.spacing, row.sampler.restarts)
@@ -145,7 +144,7 @@ def report_figure(report: Report) -> Figure:
             [row.value for row in rows],
             [0.0 if math.isnan(row.error) else row.error for row in rows],
             color=colors[solver],
-            linestyle=styles[spacing],
+            linestyle="--" if spacing == "time" else "-",
             marker="^" if restarts else ".",
             capsize=2,
             label=f"{solver}, {spacing}{again}",

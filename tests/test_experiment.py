@@ -320,7 +320,7 @@ def test_metrics_file_holds_the_metrics_of_the_exported_model(run_dir):
     found = metrics["BCMF(m=4,n=2,k=1)"]["rmse"]
     assert found == pytest.approx(result.metrics["rmse"], rel=1e-4)
     card = (run_dir / "model" / "README.md").read_text()
-    assert str(found) in card and "3 steps of ddim (karras) with restarts=1" in card
+    assert str(found) in card and "3 steps of ddim (logsnr) with restarts=1" in card
 
 
 @pytest.mark.slow

@@ -214,6 +214,17 @@ def test_a_folder_of_version_1_is_saved_as_version_2(tmp_path):
     assert (tmp_path / "again" / "config.json").read_text() == before
 
 
+@pytest.mark.parametrize(
+    ("name", "stored", "loaded"),
+    [("solver", "unipc", "dpm++"), ("spacing", "karras", "logsnr")],
+)
+def test_a_stored_sampler_that_is_no_choice_any_more_becomes_the_nearest(
+    folder, name, stored, loaded
+):
+    edit(folder, lambda config: config["sampler"].update({name: stored}))
+    assert getattr(GSDM.from_pretrained(folder).sampler, name) == loaded
+
+
 @pytest.mark.parametrize("version", [3, 99, "two", 2.5, None, 0, -1])
 def test_a_folder_of_a_newer_version_is_refused(folder, version):
     edit(folder, lambda config: config.update(format_version=version))

@@ -143,7 +143,7 @@ def test_ctrl_c_before_the_first_batch_is_finished_leaves_nothing(monkeypatch):
     [
         {"solver": "dpm++"},
         {"solver": "ddpm", "spacing": "time"},
-        {"solver": "dpm++_sde", "spacing": "karras"},
+        {"solver": "dpm++_sde"},
         {"solver": "dpm++", "restarts": 2},
         {"solver": "dpm++_sde", "restarts": 2},
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,8 +23,7 @@ _SOLVERS: dict[str, dict[str, Any]] = {
     "dpm++": {"algorithm_type": "dpmsolver++"},
     "dpm++_sde": {"algorithm_type": "sde-dpmsolver++"},
 }
-_RHO = 7  # of EDM: the larger, the more of the steps are at low noise
-_HIGHEST = 5.0  # noise relative to the data; "logsnr" leaps to it from any higher
+_HIGHEST = math.log(5)  # of log sigma; "logsnr" leaps to it from any higher noise
 
 
 def is_stochastic(solver: Solver) -> bool:
@@ -85,11 +85,10 @@ class ReverseSteps:
 def step_times(beta: Tensor, steps: int, spacing: Spacing) -> Tensor:
     """The steps t of the schedule that a sampler visits: T - 1 first, then falling.
 
-    With sigma^2 = (1 - alpha_bar) / alpha_bar: "time" spaces the steps evenly in t and
-    stops short of t = 0; the others go down to it. "karras" spaces them evenly in
-    sigma^(1/7) (Karras et al., 2022). "logsnr" goes from t = T - 1 to sigma = 5, five
-    times the spread of the data, where all that noise leaves of them is their mean, and
-    from there evenly in log sigma (Lu et al., 2022).
+    "time" spaces them evenly and stops short of t = 0. "logsnr" goes down to it, evenly
+    in log sigma with sigma^2 = (1 - alpha_bar) / alpha_bar (Lu et al., 2022), after one
+    step from T - 1 to sigma = 5: noise of five times the spread of the data, or more,
+    leaves little of them but their mean.
 
     Args:
         beta: beta_1..beta_T of the schedule, [T].
@@ -101,14 +100,14 @@ def step_times(beta: Tensor, steps: int, spacing: Spacing) -> Tensor:
     if spacing == "time" or steps == 1:
         return last - (index * len(beta)).div(steps, rounding_mode="floor")
     alpha_bar = alpha_bars(beta.double())
-    sigma = ((1 - alpha_bar) / alpha_bar).sqrt()  # [T], rising
-    scale = sigma.log() if spacing == "logsnr" else sigma ** (1 / _RHO)
-    leap = spacing == "logsnr" and steps > 2 and bool(sigma[last] > _HIGHEST)
-    first = int(torch.searchsorted(sigma, _HIGHEST)) if leap else last
-    levels = torch.linspace(scale[first], scale[0], steps - leap, dtype=scale.dtype)
+    log_sigma = ((1 - alpha_bar) / alpha_bar).log() / 2  # [T], rising
+    leap = steps > 2 and bool(log_sigma[last] > _HIGHEST)
+    first = int(torch.searchsorted(log_sigma, _HIGHEST)) if leap else last
+    ends = log_sigma[first], log_sigma[0]
+    levels = torch.linspace(*ends, steps - leap, dtype=log_sigma.dtype)
     if leap:
-        levels = torch.cat([scale[last:], levels])
-    times = torch.searchsorted(scale, levels.clamp(scale[0], scale[-1]))
+        levels = torch.cat([log_sigma[last:], levels])
+    times = torch.searchsorted(log_sigma, levels.clamp(log_sigma[0], log_sigma[last]))
     # Each step has a time of its own, and enough are left for the steps that follow.
     times = (times + index).cummin(0).values - index
     return times.maximum(steps - 1 - index)
