@@ -157,7 +157,7 @@ class SamplerSettings(Settings):
     spacing: Spacing = "logsnr"
     """Which noise levels to visit, see `gsdm_pyg.diffusion.solvers.step_times`. "time"
     spaces them evenly over the T steps of the diffusion, and "logsnr" evenly in the
-    logarithm of the noise, from where it is five times as large as the data."""
+    logarithm of the noise, down to the lowest."""
     restarts: NonNegativeInt = 0
     """How many times to go back by two fifths of the steps and denoise again (Xu et
     al., 2023), which corrects values that do not fit together. An exact denoiser's

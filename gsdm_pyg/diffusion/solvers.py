@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,7 +22,6 @@ _SOLVERS: dict[str, dict[str, Any]] = {
     "dpm++": {"algorithm_type": "dpmsolver++"},
     "dpm++_sde": {"algorithm_type": "sde-dpmsolver++"},
 }
-_HIGHEST = math.log(5)  # of log sigma; "logsnr" leaps to it from any higher noise
 
 
 def is_stochastic(solver: Solver) -> bool:
@@ -86,9 +84,8 @@ def step_times(beta: Tensor, steps: int, spacing: Spacing) -> Tensor:
     """The steps t of the schedule that a sampler visits: T - 1 first, then falling.
 
     "time" spaces them evenly and stops short of t = 0. "logsnr" goes down to it, evenly
-    in log sigma with sigma^2 = (1 - alpha_bar) / alpha_bar (Lu et al., 2022), after one
-    step from T - 1 to sigma = 5: noise of five times the spread of the data, or more,
-    leaves little of them but their mean.
+    in log sigma with sigma^2 = (1 - alpha_bar) / alpha_bar (Lu et al., 2022). Steps at
+    high noise count too: the mean of many nodes that vary together has far less of it.
 
     Args:
         beta: beta_1..beta_T of the schedule, [T].
@@ -101,13 +98,9 @@ def step_times(beta: Tensor, steps: int, spacing: Spacing) -> Tensor:
         return last - (index * len(beta)).div(steps, rounding_mode="floor")
     alpha_bar = alpha_bars(beta.double())
     log_sigma = ((1 - alpha_bar) / alpha_bar).log() / 2  # [T], rising
-    leap = steps > 2 and bool(log_sigma[last] > _HIGHEST)
-    first = int(torch.searchsorted(log_sigma, _HIGHEST)) if leap else last
-    ends = log_sigma[first], log_sigma[0]
-    levels = torch.linspace(*ends, steps - leap, dtype=log_sigma.dtype)
-    if leap:
-        levels = torch.cat([log_sigma[last:], levels])
-    times = torch.searchsorted(log_sigma, levels.clamp(log_sigma[0], log_sigma[last]))
+    ends = log_sigma[-1], log_sigma[0]
+    levels = torch.linspace(*ends, steps, dtype=log_sigma.dtype)
+    times = torch.searchsorted(log_sigma, levels.clamp(*ends[::-1]))
     # Each step has a time of its own, and enough are left for the steps that follow.
     times = (times + index).cummin(0).values - index
     return times.maximum(steps - 1 - index)
