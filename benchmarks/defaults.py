@@ -29,7 +29,7 @@ from examples.programs.slcp import slcp
 from examples.programs.two_moons import two_moons
 from gsdm_pyg import GSDM, Problem, ProblemFamily
 from gsdm_pyg.diagnostics import c2st
-from gsdm_pyg.settings import TrainingSettings
+from gsdm_pyg.settings import SamplerSettings, TrainingSettings
 
 SAMPLERS = ("20 dpm++_sde logsnr", "50 dpm++_sde logsnr", "20 dpm++ logsnr")
 OBSERVATIONS, SAMPLES = 6, 3000
@@ -39,7 +39,7 @@ Task = tuple[Problem | ProblemFamily, dict[str, Any], Callable[[GSDM], float]]
 
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
-    """Options, checked before any work; `changes` has the settings by name."""
+    """Options, checked before any work, with `changes` and `samplers` by name."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -59,9 +59,21 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     try:
         options.changes = read_settings(options.set)
         TrainingSettings.from_keywords(split(options.changes)[1])
+        texts = options.sampler or SAMPLERS
+        options.samplers = {text: read_sampler(text) for text in texts}
     except ValueError as error:
         parser.error(str(error))
     return options
+
+
+def read_sampler(text: str) -> SamplerSettings:
+    """A sampler from its steps, solver and spacing."""
+    words = text.split()
+    if len(words) != 3 or not words[0].isdecimal():
+        raise ValueError(f'A sampler reads "{SAMPLERS[0]}" (got {text!r}).')
+    steps, solver, spacing = words
+    settings = {"steps": int(steps), "solver": solver, "spacing": spacing}
+    return SamplerSettings.parse(settings)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -78,15 +90,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
         model = GSDM.from_problem(source, **of_model)
         with measured() as training:
             model.fit(**{**end, "accelerator": "cpu", **of_fit})
+        limits = TrainingSettings.from_keywords({**end, **of_fit}).trainer
+        training.check_finished(
+            options.minutes or math.inf, limits.max_steps or math.inf
+        )
         cost = f"{training.steps:,} | {training.minutes:.1f}"
-        for sampler in options.sampler or SAMPLERS:
-            steps, solver, spacing = sampler.split()
-            model.sampler = model.sampler.updated(
-                {"steps": int(steps), "solver": solver, "spacing": spacing}
-            )
-            what = " ".join(options.set) or "defaults"
+        what = " ".join(options.set) or "defaults"
+        for name, model.sampler in options.samplers.items():
             found = error(model)
-            print(f"| {task} | {what} | {sampler} | {found:.4f} | {cost} |", flush=True)
+            print(f"| {task} | {what} | {name} | {found:.4f} | {cost} |", flush=True)
 
 
 def two_moons_draws(x: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:

@@ -36,6 +36,11 @@ class Training:
     minutes: float = 0.0
     steps: int = 0
 
+    def check_finished(self, minutes: float, steps: float) -> None:
+        """Stop if `fit` returned before either limit, after Ctrl-C."""
+        if self.minutes < 0.98 * minutes and self.steps < steps:
+            raise KeyboardInterrupt
+
 
 @contextmanager
 def measured() -> Iterator[Training]:
@@ -77,8 +82,7 @@ def train_gsdm(
             model = GSDM.from_problem(task.problem, simulations=simulations, **of_model)
         limit = {"max_time": duration(minutes), "clock": "processor"}
         model.fit(**{**limit, "seed": seed, **of_fit})
-    if training.minutes < 0.98 * minutes and training.steps < max_steps:
-        raise KeyboardInterrupt  # `fit` returned after Ctrl-C: that is no result
+    training.check_finished(minutes, max_steps)
     return model, training
 
 

@@ -289,8 +289,8 @@ class Problem(metaclass=_ProblemType):
         Args:
             generator: Source of randomness.
             mode: "roles" observes the variables whose role says so. "mixed" does so
-                in half of the draws. In a quarter of them it observes random entries
-                of all variables alike; in the others each variable is, with equal
+                in half of the draws. In a quarter every entry is given with one common
+                probability, which is drawn; in the others each variable is, with equal
                 chance, hidden, given whole, or given at random entries.
         """
         batch = Problem.observe_batch(self, 1, generator, mode)
@@ -310,12 +310,12 @@ class Problem(metaclass=_ProblemType):
         }
         if mode == "roles":
             return masks
-        which, share_of_all = torch.rand(2, num, generator=generator)
-        by_role, alike = which < 1 / 2, which > 3 / 4
+        which, common_share = torch.rand(2, num, generator=generator)
+        by_role, is_common = which < 1 / 2, which > 3 / 4
         for name, mask in masks.items():
             kind, share = torch.rand(2, num, generator=generator)
             share = share.where(kind > 2 / 3, (kind > 1 / 3).float())
-            share = share_of_all.where(alike, share)
+            share = common_share.where(is_common, share)
             each = (num, *[1] * (mask.dim() - 1))  # broadcasts against [num, *shape]
             mixed = torch.rand(mask.shape, generator=generator) < share.view(each)
             masks[name] = mask.where(by_role.view(each), mixed)

@@ -160,8 +160,9 @@ class SamplerSettings(Settings):
     logarithm of the noise, down to the lowest."""
     restarts: NonNegativeInt = 0
     """How many times to go back by two fifths of the steps and denoise again (Xu et
-    al., 2023), which corrects values that do not fit together. An exact denoiser's
-    distribution stays as it is."""
+    al., 2023), which corrects values that do not fit together; use spacing="time", as
+    "logsnr" would go back to low noise only. An exact denoiser's distribution stays as
+    it is."""
 
     @model_validator(mode="after")
     def _check_restarts(self) -> Self:

@@ -85,7 +85,8 @@ def step_times(beta: Tensor, steps: int, spacing: Spacing) -> Tensor:
 
     "time" spaces them evenly and stops short of t = 0. "logsnr" goes down to it, evenly
     in log sigma with sigma^2 = (1 - alpha_bar) / alpha_bar (Lu et al., 2022). Steps at
-    high noise count too: the mean of many nodes that vary together has far less of it.
+    high noise count too: much of the mean of many nodes that vary together is still
+    left where the noise hides each of them.
 
     Args:
         beta: beta_1..beta_T of the schedule, [T].

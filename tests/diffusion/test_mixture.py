@@ -75,22 +75,23 @@ def test_logsnr_reaches_the_lowest_noise_and_is_even_in_its_logarithm(schedule):
 def test_the_mean_of_many_nodes_that_vary_together_keeps_its_spread(solver):
     """Noise of a node that leaves nothing of it leaves much of the mean of 100."""
     num, size, shared = 4000, 100, 0.9  # correlation of two nodes
-    spread = torch.tensor([1 - shared + size * shared, 1 - shared], dtype=torch.double)
+    # of the mean of all nodes, times their number, and of what is left of each
+    variance = torch.tensor([1 - shared + size * shared, 1 - shared]).double()
     generator = seeded(0)
 
     def denoise_nodes(xt, t):
         mean = xt.mean(1, keepdim=True)
-        gain = spread * ALPHA_BAR[t].sqrt()
-        gain = gain / (spread * ALPHA_BAR[t] + 1 - ALPHA_BAR[t])
+        gain = variance * ALPHA_BAR[t].sqrt()
+        gain = gain / (variance * ALPHA_BAR[t] + 1 - ALPHA_BAR[t])
         return gain[0] * mean + gain[1] * (xt - mean)
 
     x = torch.zeros(num, size, dtype=torch.double)
     noise = lambda: torch.randn(x.shape, generator=generator).double()  # noqa: E731
     sampler = SamplerSettings(solver=solver)
     drawn = reverse(denoise_nodes, x, x[:, :1].bool(), BETA, sampler, noise)
-    exact = (shared + (1 - shared) / size) ** 0.5
+    spread = (variance[0] / size) ** 0.5
     # 4,000 samples have a standard error of 0.011
-    assert drawn.mean(1).std() / exact == pytest.approx(1, abs=0.05)
+    assert drawn.mean(1).std() / spread == pytest.approx(1, abs=0.05)
 
 
 def test_the_denoiser_is_the_mean_of_what_the_noise_may_hide():

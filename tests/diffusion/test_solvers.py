@@ -63,9 +63,11 @@ def test_an_exact_denoiser_of_a_gaussian_recovers_it(
     assert abs(standardized.pow(4).mean() - 3) < 0.15  # and it is a Gaussian
 
 
+@pytest.mark.parametrize("spacing", SPACINGS)
 @pytest.mark.parametrize("solver", SOLVERS)
-def test_restarts_keep_the_distribution_of_an_exact_denoiser(solver):
-    drawn = draw(denoise_gaussian, *latent(20_000), 200, solver, restarts=3)
+def test_restarts_keep_the_distribution_of_an_exact_denoiser(solver, spacing):
+    settings = {"restarts": 3, "spacing": spacing}
+    drawn = draw(denoise_gaussian, *latent(20_000), 200, solver, **settings)
     assert abs(drawn.mean() - MEAN) < 0.02
     tolerance = 0.04 if solver == "ddpm" else 0.02
     assert abs(drawn.std() / SPREAD - 1) < tolerance
